@@ -1,0 +1,125 @@
+"""JSON objects in files, read with errors that say what the file is instead."""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bilm.errors import InputError
+from bilm.files import replacing
+
+# An options file has about one thousand bytes; far above is some other file.
+MAX_BYTES = 2**20
+
+_LISTED_NAMES = 20
+
+
+def read_object(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
+    """Read a file that holds one JSON object, in UTF-8 with or without a BOM.
+
+    Returns:
+        The object, and a problem for each key that stands twice in one object (the
+        last one is in the result). The caller reports them with its own.
+
+    Raises:
+        FileNotFoundError: There is no such file; says what lies beside it.
+        InputError: The file is no JSON object, with line and column where known.
+    """
+    text = _decode(_read_bytes(path), path)
+    repeated: list[str] = []
+
+    def note_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(key for key, _ in pairs)
+        repeated.extend(
+            f"the key {key!r} stands {n} times in one object"
+            for key, n in counts.items()
+            if n > 1
+        )
+        return dict(pairs)
+
+    try:
+        tree = json.loads(text, object_pairs_hook=note_repeated)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise InputError(
+            f"{path}:{error.lineno} is not JSON ({where}: {error.msg})"
+        ) from None
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply to be an options file") from None
+    except ValueError as error:  # A number of thousands of digits.
+        raise InputError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(tree, dict):
+        raise InputError(f"{path} must hold a JSON object, not a {type(tree).__name__}")
+    return tree, repeated
+
+
+def write_object(path: str | os.PathLike[str], tree: dict[str, Any]) -> None:
+    """Write `tree` as UTF-8 JSON, two spaces a level, keys in the order given.
+
+    The file appears whole or not at all.
+    """
+    with replacing(path) as partial:
+        text = json.dumps(tree, indent=2, allow_nan=False)
+        partial.write_text(text + "\n", encoding="utf-8")
+
+
+def missing_file(path: str | os.PathLike[str]) -> FileNotFoundError:
+    """Build the error for a model's file that is missing: what is there instead."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        return FileNotFoundError(f"{path} not found: there is no folder {folder}")
+    names = sorted(entry.name for entry in folder.iterdir())
+    listed = ", ".join(names[:_LISTED_NAMES]) or "nothing"
+    if len(names) > _LISTED_NAMES:
+        listed += f" and {len(names) - _LISTED_NAMES} more"
+    message = f"{path} not found: the folder {folder} holds {listed}"
+    family = _other_family(names)
+    if family:
+        message += (
+            f"; this looks like a model of {family}, which bilm does not read: it "
+            "needs bilm-tf's options.json and weights.hdf5, or a checkpoint"
+        )
+    return FileNotFoundError(message)
+
+
+def _other_family(names: list[str]) -> str | None:
+    """Recognise the layout of another program's model folder by its file names."""
+    if "config.json" in names and any(name.endswith(".pkl") for name in names):
+        return "ELMoForManyLangs (config.json and *.pkl)"
+    for name in ("model.tar.gz", "weights.th"):
+        if name in names:
+            return f"AllenNLP ({name})"
+    return None
+
+
+def _read_bytes(path: str | os.PathLike[str]) -> bytes:
+    if Path(path).is_dir():
+        raise InputError(f"{path} is a folder: give the options file in it")
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise missing_file(path) from None
+    if data.startswith(b"\x89HDF"):
+        raise InputError(f"{path} looks like HDF5 (weights?), not like JSON")
+    if len(data) > MAX_BYTES:
+        raise InputError(
+            f"{path} has more than {MAX_BYTES:,} bytes, too large for an options file"
+        )
+    return data
+
+
+def _decode(data: bytes, path: str | os.PathLike[str]) -> str:
+    # UTF-16 has a byte order mark or, as JSON begins in ASCII, a zero byte early on.
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
+        raise InputError(f"{path} looks like UTF-16: save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # error.start counts within error.object, which may lack the BOM.
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{path}:{line} is not UTF-8 (byte 0x{error.object[error.start]:02x}): "
+            "save the file as UTF-8"
+        ) from None
