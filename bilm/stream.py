@@ -1,0 +1,261 @@
+"""One direction of a corpus as batches: sentences packed into rows.
+
+A block of sentences at a time is dealt out to the rows, looked up, and laid out row
+behind row, so that a batch is an array slice: the work in Python is by sentence and by
+distinct word, never by token.
+
+Letters: B rows, T steps, C characters per word.
+"""
+
+import heapq
+import logging
+import reprlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bilm.errors import InputError
+from bilm.shards import Block, ShardReader
+from bilm.vocabulary import UnicodeCharsVocabulary, Vocabulary
+from bilm.wordtable import WordTable
+
+logger = logging.getLogger(__name__)
+
+MAX_TABLE_WORDS = 1 << 17
+"""Distinct words that a stream remembers before it starts afresh with a new block."""
+
+State = dict[str, Any]
+
+_NO_BLOCK = Block(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class Geometry(NamedTuple):
+    """What must not change between a run and the one that continues it."""
+
+    files: list[str]  # name and size of each shard
+    batch_size: int  # B
+    num_steps: int  # T
+    fill_steps: int  # rows take sentences whenever this many steps were made
+    reverse: bool
+    shuffle_on_load: bool
+
+
+class Pieces(NamedTuple):
+    """Sentences, or the rests of them, that rows hold at the beginning of a block."""
+
+    words: list[str]  # end to end
+    lengths: list[int]  # [n], words of each, at least 2
+    rows: list[int]  # [n], 0 to B - 1; each row uses its pieces in this order
+
+
+class Place(NamedTuple):
+    """The beginning of a block."""
+
+    reader: State  # of ShardReader
+    step: int  # steps that every row has made before
+    pieces: Pieces
+
+
+class Batch(NamedTuple):
+    """T steps of B rows, in one direction."""
+
+    token_ids: np.ndarray  # [B, T] int32
+    next_token_id: np.ndarray  # [B, T] int32
+    characters: np.ndarray | None  # [B, T, C] int32; None without characters
+    weights: np.ndarray  # [B, T] float32: 1 for a token, 0 for padding
+    geometry: Geometry
+    block: Place  # the beginning of the block that it comes from
+    number: int  # batches of this block up to and with this one
+
+    def state(self) -> State:
+        """The position after this batch, for `restore`, in values that JSON can hold.
+
+        It belongs to the batch, not to the data set, so a thread that prepares
+        batches ahead does not move it.
+        """
+        return {
+            "geometry": self.geometry._asdict(),
+            "reader": self.block.reader,
+            "step": self.block.step,
+            "pieces": self.block.pieces._asdict(),
+            "batches": self.number,
+        }
+
+    def as_dict(self, weights: bool = False) -> dict[str, np.ndarray]:
+        """The dictionary of bilm-tf, with `weights` beside it where asked for."""
+        arrays = {"token_ids": self.token_ids, "next_token_id": self.next_token_id}
+        if self.characters is not None:
+            arrays["tokens_characters"] = self.characters
+        if weights:
+            arrays["weights"] = self.weights
+        return arrays
+
+
+class Stream:
+    """Packs the blocks of a reader into batches."""
+
+    def __init__(
+        self,
+        reader: ShardReader,
+        vocab: Vocabulary,
+        geometry: Geometry,
+        keep_incomplete: bool,
+    ) -> None:
+        """Take what `LMDataset.batches` was asked for."""
+        self._reader = reader
+        self._geometry = geometry
+        self._keep_incomplete = keep_incomplete
+        self._encoders = [vocab.words_to_ids]
+        if isinstance(vocab, UnicodeCharsVocabulary):
+            self._encoders.append(vocab.words_to_char_ids)
+        self._table = WordTable(*self._encoders)
+
+    def batches(self, start: State | None = None) -> Iterator[Batch]:
+        """Give batches from the beginning, or from a position on."""
+        step, pieces, done = 0, Pieces([], [], []), 0
+        if start is not None:
+            step, pieces, done = self._restore(start)
+        while True:
+            place = Place(self._reader.state(), step, pieces)
+            if len(self._table) > MAX_TABLE_WORDS:
+                self._table = WordTable(*self._encoders)
+            block = self._reader.next_block(self._table)
+            rows = _Rows(self._table, pieces, block or _NO_BLOCK, step, self._geometry)
+            total = self._n_batches(rows.counts, last=block is None)
+            for number in range(done + 1, total + 1):
+                yield self._batch(rows, place, number)
+            done, consumed = 0, total * self._geometry.num_steps
+            if block is None:
+                self._say_left_out(rows.counts - consumed)
+                return
+            step, pieces = step + consumed, rows.rest(consumed)
+
+    def _restore(self, start: State) -> tuple[int, Pieces, int]:
+        for name, value in self._geometry._asdict().items():
+            saved = start["geometry"][name]
+            if saved != value:
+                raise InputError(
+                    f"the saved position belongs to {name} = {reprlib.repr(saved)}, "
+                    f"which is now {reprlib.repr(value)}: go on with the same, or "
+                    "start anew"
+                )
+        self._reader.restore(start["reader"])
+        return start["step"], Pieces(**start["pieces"]), start["batches"]
+
+    def _n_batches(self, counts: np.ndarray, last: bool) -> int:
+        """How many batches can be made of rows with these numbers of tokens."""
+        if last and self._keep_incomplete:
+            return -(-int(counts.max()) // self._geometry.num_steps)
+        return int(counts.min()) // self._geometry.num_steps
+
+    def _batch(self, rows: "_Rows", place: Place, number: int) -> Batch:
+        steps = np.arange(self._geometry.num_steps)
+        steps += (number - 1) * self._geometry.num_steps
+        padding = steps >= rows.counts[:, None]  # [B, T]
+        at = np.where(padding, 0, rows.offsets[:, None] + steps)
+        inputs = rows.inputs.take(at)  # take: twice as fast as indexing
+        ids = self._table.column(0)
+        token_ids, next_token_id = ids.take(inputs), ids.take(rows.targets.take(at))
+        token_ids[padding] = next_token_id[padding] = 0
+        characters = None
+        if len(self._encoders) == 2:
+            characters = self._table.column(1).take(inputs, axis=0).astype(np.int32)
+            characters[padding] = 0
+        weights = np.where(padding, np.float32(0), np.float32(1))
+        return Batch(
+            token_ids, next_token_id, characters, weights, self._geometry, place, number
+        )
+
+    def _say_left_out(self, counts: np.ndarray) -> None:
+        if (left := int(counts.clip(0).sum())) > 0:
+            logger.info(
+                "the last %d tokens do not fill a batch of %d rows and %d steps "
+                "and are left out",
+                left,
+                self._geometry.batch_size,
+                self._geometry.num_steps,
+            )
+
+
+class _Rows:
+    """The tokens that each row gets from a block, laid out row behind row.
+
+    Attributes:
+        inputs, targets: rows of the word table, [tokens] int32; those of row r of the
+            batch begin at `offsets[r]`.
+        offsets, counts: [B] int64.
+    """
+
+    def __init__(
+        self, table: WordTable, pieces: Pieces, block: Block, step: int, how: Geometry
+    ) -> None:
+        held = np.array(pieces.lengths, np.int64)
+        starts = np.concatenate(
+            [np.cumsum(held) - held, len(pieces.words) + block.starts]
+        )
+        lengths = np.concatenate([held, block.lengths])
+        ends = step + _sums(pieces.rows, held - 1, how.batch_size)
+        rows = np.array(
+            pieces.rows + _deal(ends.tolist(), block.lengths - 1, how.fill_steps),
+            np.int64,
+        )
+        order = np.argsort(rows, kind="stable")
+        self._table_words = table.words
+        self._words = np.concatenate([table.rows(pieces.words), block.words])
+        self._starts, self._lengths = starts[order], lengths[order]
+        self._rows = rows[order]
+        at = _ranges(self._starts, self._lengths - 1)
+        self.inputs = self._words[at]
+        self.targets = self._words[at + 1]
+        self.counts = _sums(self._rows, self._lengths - 1, how.batch_size)
+        self.offsets = np.cumsum(self.counts) - self.counts
+
+    def rest(self, consumed: int) -> Pieces:
+        """What is left when every row has used its first `consumed` tokens."""
+        n_inputs = self._lengths - 1
+        begins = np.cumsum(n_inputs) - n_inputs - self.offsets[self._rows]
+        used = np.clip(consumed - begins, 0, n_inputs)
+        left = used < n_inputs
+        starts, lengths = (self._starts + used)[left], (self._lengths - used)[left]
+        words = self._words[_ranges(starts, lengths)]
+        return Pieces(
+            [self._table_words[i] for i in words.tolist()],
+            lengths.tolist(),
+            self._rows[left].tolist(),
+        )
+
+
+def _deal(ends: list[int], sizes: np.ndarray, fill_steps: int) -> list[int]:
+    """Choose a row for each sentence, in order.
+
+    Rows are filled for `fill_steps` steps at a time, the first row first: a sentence
+    goes to the lowest of the rows whose tokens end within the earliest such interval.
+
+    Args:
+        ends: the step at which the tokens of each row end, [B]; it is changed.
+        sizes: the number of inputs of each sentence, [n].
+        fill_steps: steps of an interval.
+    """
+    queue = [(end // fill_steps, row) for row, end in enumerate(ends)]
+    heapq.heapify(queue)
+    rows = []
+    for size in sizes.tolist():
+        row = queue[0][1]
+        ends[row] += size
+        heapq.heapreplace(queue, (ends[row] // fill_steps, row))
+        rows.append(row)
+    return rows
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Join the ranges `starts[i]` to `starts[i] + lengths[i] - 1`, for all i."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+
+
+def _sums(groups: Sequence[int] | np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
+    """Sum the values of each of n groups, [n] int64."""
+    sums = np.zeros(n, np.int64)
+    np.add.at(sums, np.asarray(groups, np.int64), values)
+    return sums

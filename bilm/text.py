@@ -1,0 +1,243 @@
+"""Text files: finding them, reading their sentences, counting their tokens.
+
+One definition of a sentence and of a token serves counting, training, evaluation and
+dumps: a sentence is a line ended by "\\n" alone, its tokens are `str.split()` of it.
+"""
+
+import glob
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from bilm.errors import InputError
+from bilm.files import replacing
+
+MAX_LINE_BYTES = 1 << 26
+"""A longer line is no sentence: a file of another kind, or one without line ends."""
+
+_BUFFER_BYTES = 1 << 20
+_UTF8_BOM = b"\xef\xbb\xbf"
+_GZIP_MAGIC = b"\x1f\x8b"
+_OTHER_KINDS = {
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"\x89HDF": "an HDF5 file",
+}
+_CACHED_COUNTS = 10_000  # files remembered; the oldest are forgotten first
+
+PathOrPattern = str | os.PathLike[str]
+
+
+class TextPosition(NamedTuple):
+    """A place between two lines of a text file."""
+
+    offset: int = 0  # bytes before it, after decompression
+    line: int = 0  # lines before it
+
+
+def find_files(patterns: PathOrPattern | Sequence[PathOrPattern]) -> list[str]:
+    """Find the files that a user names.
+
+    Args:
+        patterns: a file, a folder (all regular files in it, hidden ones left out), a
+            glob pattern, or several of these. One pair of quotes around a pattern is
+            dropped: some shells pass them on.
+
+    Returns:
+        The paths, sorted, each once.
+
+    Raises:
+        FileNotFoundError: one of the patterns matches no file.
+    """
+    if isinstance(patterns, (str, os.PathLike)):
+        patterns = [patterns]
+    if not patterns:
+        raise FileNotFoundError("no file was given: name a file, a folder or a pattern")
+    return sorted({path for pattern in patterns for path in _matches(pattern)})
+
+
+def _matches(pattern: PathOrPattern) -> list[str]:
+    text = os.path.expanduser(_without_quotes(os.fspath(pattern)))
+    if os.path.isdir(text):
+        names = [name for name in os.listdir(text) if not name.startswith(".")]
+        found = [os.path.join(text, name) for name in names]
+    elif os.path.exists(text):  # before globbing: a name may hold "[" or "*"
+        found = [text]
+    else:
+        found = glob.glob(text)
+    files = [path for path in found if os.path.isfile(path)]
+    if not files:
+        raise FileNotFoundError(
+            f"no file matches {pattern!s} (looked from {os.getcwd()}): give a file, a "
+            "folder or a pattern such as data/*.txt, and look out for quotes that "
+            "became part of the pattern"
+        )
+    return files
+
+
+def _without_quotes(text: str) -> str:
+    quoted = len(text) >= 2 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
+
+
+class LineReader:
+    """Iterates once over the lines of a UTF-8 text file, plain or gzipped.
+
+    Memory is bounded by the longest line. A line ends at "\\n" alone (not at "\\r",
+    U+2028 or U+0085), which is kept; what follows the last one is a line unless it is
+    empty. A byte order mark at the beginning is dropped.
+    """
+
+    def __init__(self, path: PathOrPattern, start: TextPosition | None = None) -> None:
+        """Prepare to read.
+
+        Args:
+            path: the file.
+            start: `position` of an earlier reading, to go on from there.
+        """
+        self._path = path
+        self._offset, self._line = start or TextPosition()
+
+    @property
+    def position(self) -> TextPosition:
+        """The position after the last line that was given."""
+        return TextPosition(self._offset, self._line)
+
+    def __iter__(self) -> Iterator[str]:
+        """Give the lines.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            InputError: it is not UTF-8 text (with line and byte offset), UTF-16, HDF5,
+                a broken gzip file, or has a line longer than `MAX_LINE_BYTES`.
+        """
+        path = self._path
+        with _open(path) as stream:
+            try:
+                self._offset = stream.seek(self._offset or _beginning(stream, path))
+                while raw := stream.readline(MAX_LINE_BYTES + 1):
+                    if len(raw) > MAX_LINE_BYTES:
+                        raise self._error(
+                            f"is longer than {MAX_LINE_BYTES} bytes: the text needs "
+                            "one sentence a line"
+                        )
+                    line = raw.decode("utf-8")
+                    self._offset += len(raw)
+                    self._line += 1
+                    yield line
+            except UnicodeDecodeError as error:
+                raise self._error(
+                    f"is not UTF-8 (byte 0x{raw[error.start]:02x} at offset "
+                    f"{self._offset + error.start} of the text): convert it, for "
+                    "example with iconv -t UTF-8"
+                ) from error
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise self._error(
+                    f"cannot be unzipped ({error}): the file is damaged or cut short; "
+                    "make it again"
+                ) from error
+
+    def _error(self, what: str) -> InputError:
+        return InputError(f"{self._path}:{self._line + 1} {what}")
+
+
+def read_sentences(path: PathOrPattern) -> Iterator[list[str]]:
+    """Read the tokens of each line; a blank line gives an empty list.
+
+    Raises:
+        FileNotFoundError, InputError: see `LineReader`.
+    """
+    for line in LineReader(path):
+        yield line.split()
+
+
+def _open(path: PathOrPattern) -> IO[bytes] | gzip.GzipFile:
+    with open(path, "rb") as file:
+        zipped = file.read(2) == _GZIP_MAGIC
+    if zipped:
+        return gzip.open(path, "rb")
+    return open(path, "rb", buffering=_BUFFER_BYTES)
+
+
+def _beginning(stream: IO[bytes] | gzip.GzipFile, path: PathOrPattern) -> int:
+    """The offset of the first character, past a byte order mark."""
+    head = stream.read(4)
+    for magic, kind in _OTHER_KINDS.items():
+        if head.startswith(magic):
+            raise InputError(
+                f"{path}:1 looks like {kind}, where UTF-8 text is needed: give the "
+                "right file, or save it as UTF-8"
+            )
+    return len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0
+
+
+def count_tokens(paths: Sequence[PathOrPattern]) -> int:
+    """Count the tokens of text files, without `<S>` and `</S>`.
+
+    The counts are kept in the user's cache folder (`$XDG_CACHE_HOME/bilm` or
+    `~/.cache/bilm`) by path, size and time of change, so that a large corpus is
+    counted once. A progress bar shows where standard error is a terminal.
+
+    Raises:
+        FileNotFoundError, InputError: see `LineReader`.
+    """
+    cache = _read_cache()
+    keys = [_cache_key(path) for path in paths]
+    new = {key: path for key, path in zip(keys, paths, strict=True) if key not in cache}
+    if new:
+        cache |= {key: _count(path) for key, path in new.items()}
+        _write_cache(cache)
+    return sum(cache[key] for key in keys)
+
+
+def _count(path: PathOrPattern) -> int:
+    from tqdm import tqdm  # here, for a fast import of the vocabulary and the batchers
+
+    count = 0
+    # disable=None: no bar where standard error is not a terminal.
+    with tqdm(
+        desc=f"counting {os.path.basename(path)}",
+        unit=" tokens",
+        unit_scale=True,
+        disable=None,
+        leave=False,
+    ) as bar:
+        for tokens in read_sentences(path):
+            count += len(tokens)
+            bar.update(len(tokens))
+    return count
+
+
+def _cache_file() -> Path:
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(folder, "bilm", "token_counts.json")
+
+
+def _cache_key(path: PathOrPattern) -> str:
+    stat = os.stat(path)
+    return f"{stat.st_size} {stat.st_mtime_ns} {os.path.abspath(path)}"
+
+
+def _read_cache() -> dict[str, int]:
+    try:
+        cache = json.loads(_cache_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(cache, dict):
+        return {}
+    return {key: count for key, count in cache.items() if isinstance(count, int)}
+
+
+def _write_cache(cache: dict[str, int]) -> None:
+    """Keep the newest counts; a cache that cannot be written is only a slower start."""
+    newest = dict(list(cache.items())[-_CACHED_COUNTS:])
+    try:
+        _cache_file().parent.mkdir(parents=True, exist_ok=True)
+        with replacing(_cache_file()) as partial:
+            partial.write_text(json.dumps(newest), encoding="utf-8")
+    except OSError:
+        pass
