@@ -1,0 +1,181 @@
+"""What one step of the network is fed, made of a batch of a data set.
+
+Letters: K directions, T steps, B rows, U distinct tokens, C characters, S samples.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bilm.characters import PAD_CHARACTER
+from bilm.data import BidirectionalLMDataset, LMDataset
+from bilm.errors import InputError
+from bilm.options import TrainingOptions
+from bilm.sampler import LogUniformSampler
+
+# The dicts of the data sets: the backward direction's entries have a suffix.
+SUFFIXES = ("", "_reverse")
+
+Dataset = LMDataset | BidirectionalLMDataset
+
+
+class StepInputs(NamedTuple):
+    """Numbers of one step; each distinct token of both directions stands once."""
+
+    tokens: np.ndarray  # int32 [U, C], or word ids [U]
+    places: np.ndarray  # int32 [K, T, B], row of `tokens`
+    labels: np.ndarray  # int32 [K, T, B], the next word
+    weights: np.ndarray  # float32 [K, T, B], 1 for a token, 0 for padding
+    sampled: np.ndarray  # int32 [K, S]; S = 0 for the full softmax
+    sampled_log_expected: np.ndarray  # float32 [K, S]
+    label_log_expected: np.ndarray  # float32 [K, T, B]; [K, 0, 0] for the full softmax
+
+
+def training_inputs(
+    options: TrainingOptions, data: Dataset, n_replicas: int, seed: list[int]
+) -> Iterator[list[StepInputs]]:
+    """Endless inputs of training steps, for each replica with rows of its own.
+
+    Args:
+        options: of the training.
+        data: the training data.
+        n_replicas: devices.
+        seed: of the negative samples.
+    """
+    samplers = [
+        _samplers(options, [*seed, replica]) if options.samples else []
+        for replica in range(n_replicas)
+    ]
+    rows = options.batch_size
+    for batch in data.iter_batches(rows * n_replicas, options.unroll_steps):
+        yield [
+            step_inputs(
+                {name: array[r * rows :][:rows] for name, array in batch.items()},
+                options.widest_filter,
+                samplers[r],
+            )
+            for r in range(n_replicas)
+        ]
+
+
+def step_inputs(
+    batch: Mapping[str, np.ndarray],
+    widest_filter: int,
+    samplers: Sequence[LogUniformSampler] = (),
+) -> StepInputs:
+    """Gather what a step needs.
+
+    Args:
+        batch: of `LMDataset` or `BidirectionalLMDataset.iter_batches`.
+        widest_filter: of the character CNN; 0 for word input.
+        samplers: of negative samples, one for each direction; none for the full
+            softmax.
+    """
+    suffixes = [s for s in SUFFIXES if "token_ids" + s in batch]
+    labels = _time_major(batch, "next_token_id", suffixes)
+    tokens, places = _distinct_tokens(batch, suffixes, widest_filter)
+    if "weights" in batch:
+        weights = _time_major(batch, "weights", suffixes)
+    else:
+        weights = np.ones(labels.shape, np.float32)
+    return StepInputs(tokens, places, labels, weights, *_negatives(labels, samplers))
+
+
+def check_dataset(options: TrainingOptions, data: Dataset) -> None:
+    """Check that a data set gives what a network of these options takes.
+
+    Raises:
+        InputError: it has another vocabulary, direction or kind of input.
+    """
+    vocab = data.vocab
+    if vocab.size != options.n_tokens_vocab:
+        raise InputError(
+            f"n_tokens_vocab of the options is {options.n_tokens_vocab}, but the "
+            f"vocabulary has {vocab.size} words; take the vocabulary of the training"
+        )
+    if isinstance(data, BidirectionalLMDataset) != options.bidirectional:
+        needed = "BidirectionalLMDataset" if options.bidirectional else "LMDataset"
+        raise InputError(
+            f"options with bidirectional = {options.bidirectional} need a {needed}, "
+            f"but the data is a {type(data).__name__}"
+        )
+    if options.char_cnn is None:
+        return
+    length = getattr(vocab, "max_word_length", None)
+    if length != options.char_cnn.max_characters_per_token:
+        raise InputError(
+            "max_characters_per_token of the options is "
+            f"{options.char_cnn.max_characters_per_token}, but the data's vocabulary "
+            f"has max_word_length {length}; load_vocab takes it as second argument"
+        )
+
+
+def trim_padding(characters: np.ndarray, widest_filter: int) -> np.ndarray:
+    """Cut the characters' axis of [U, C] without changing any maximum of the CNN.
+
+    Behind the longest token stand windows of padding alone, all alike: one for the
+    widest filter is kept.
+    """
+    used = np.flatnonzero((characters != PAD_CHARACTER).any(0))
+    longest = int(used[-1]) + 1 if len(used) else 0
+    return characters[:, : longest + widest_filter]
+
+
+def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct rows of an integer array [M, C], and for each row its place in them."""
+    rows = np.ascontiguousarray(rows)
+    as_bytes = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))
+    _, first, places = np.unique(
+        as_bytes.ravel(), return_index=True, return_inverse=True
+    )
+    return rows[first], places.astype(np.int32)
+
+
+def _samplers(options: TrainingOptions, seed: list[int]) -> list[LogUniformSampler]:
+    """Of one replica, for each direction."""
+    n_words, n_samples = options.n_tokens_vocab, options.n_negative_samples_batch
+    return [
+        LogUniformSampler(n_words, n_samples, [*seed, direction])
+        for direction in range(options.n_directions)
+    ]
+
+
+def _distinct_tokens(
+    batch: Mapping[str, np.ndarray], suffixes: list[str], widest_filter: int
+) -> tuple[np.ndarray, np.ndarray]:
+    if not widest_filter:
+        # To look a word up twice costs nothing, and their number stays the same, as
+        # sparse gradients of several replicas need it.
+        ids = _time_major(batch, "token_ids", suffixes)
+        return ids.ravel(), np.arange(ids.size, dtype=np.int32).reshape(ids.shape)
+    characters = _time_major(batch, "tokens_characters", suffixes)
+    shape = characters.shape
+    tokens, places = distinct_rows(characters.reshape(-1, shape[-1]))
+    return trim_padding(tokens, widest_filter), places.reshape(shape[:-1])
+
+
+def _time_major(
+    batch: Mapping[str, np.ndarray], name: str, suffixes: list[str]
+) -> np.ndarray:
+    """The entry of all directions [K, T, B, ...] from [B, T, ...] each."""
+    return np.stack([batch[name + s].swapaxes(0, 1) for s in suffixes])
+
+
+def _negatives(
+    labels: np.ndarray, samplers: Sequence[LogUniformSampler]
+) -> tuple[Any, Any, Any]:
+    if not samplers:
+        n_directions = len(labels)
+        return (
+            np.zeros((n_directions, 0), np.int32),
+            np.zeros((n_directions, 0), np.float32),
+            np.zeros((n_directions, 0, 0), np.float32),
+        )
+    ids, expected, label_expected = [], [], []
+    for direction, sampler in zip(labels, samplers, strict=True):
+        sample = sampler.sample()
+        ids.append(sample.ids)
+        expected.append(sampler.log_expected_counts(sample.ids, sample.n_draws))
+        label_expected.append(sampler.log_expected_counts(direction, sample.n_draws))
+    return np.stack(ids), np.stack(expected), np.stack(label_expected)

@@ -1,0 +1,101 @@
+"""The language model: token losses of the network, for training and evaluation alike.
+
+Letters: K directions, T steps, B rows, U distinct tokens, C characters, S samples.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bilm.inputs import StepInputs
+from bilm.network import BilmState, Dropout, Network
+from bilm.softmax import (
+    Candidates,
+    full_softmax_loss,
+    sampled_softmax_loss,
+)
+
+# hidden [T * B, D], labels [T * B], direction -> losses [T * B]
+LossOfDirection = Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]
+
+
+class Losses(NamedTuple):
+    """What one unrolled batch gives."""
+
+    losses: tf.Tensor  # float32 [K, T * B], negative log-probability of each label
+    state: BilmState  # after the last step
+    vectors: tf.Tensor  # [U, D], the token embeddings
+    outputs: list[tf.Tensor]  # [K] of [T, B, D], the last layer's
+
+
+def token_losses(
+    network: Network,
+    inputs: StepInputs,
+    state: BilmState,
+    dropout: Dropout,
+    loss: LossOfDirection,
+) -> Losses:
+    """Run the network over a batch of T steps, T static.
+
+    Args:
+        network: with its softmax.
+        inputs: as tensors.
+        state: before the first step.
+        dropout: of `bilm.network`.
+        loss: the softmax to use.
+    """
+    vectors = network.encode(inputs.tokens)
+    embedded = [tf.gather(vectors, places) for places in tf.unstack(inputs.places)]
+    outputs, final = network.unroll(embedded, state, dropout)
+    losses = [
+        loss(tf.reshape(hidden, [-1, hidden.shape[-1]]), tf.reshape(labels, [-1]), k)
+        for k, (hidden, labels) in enumerate(
+            zip(outputs, tf.unstack(inputs.labels), strict=True)
+        )
+    ]
+    return Losses(tf.stack(losses), final, vectors, outputs)
+
+
+def training_loss(
+    network: Network, inputs: StepInputs, sampled: bool
+) -> LossOfDirection:
+    """Sampled or full softmax, both with a gradient."""
+
+    def loss(hidden: tf.Tensor, labels: tf.Tensor, direction: int) -> tf.Tensor:
+        if not sampled:
+            return full_softmax_loss(network.softmax, hidden, labels)
+        candidates = Candidates(
+            inputs.sampled[direction],
+            inputs.sampled_log_expected[direction],
+            tf.reshape(inputs.label_log_expected[direction], [-1]),
+        )
+        return sampled_softmax_loss(network.softmax, hidden, labels, candidates)
+
+    return loss
+
+
+def input_signature(network: Network, unroll_steps: int) -> StepInputs:
+    """Shapes for which a step is traced once; U, C, B and S may vary from call to call.
+
+    K and T stay fixed, since both are unrolled.
+    """
+    directions, steps = network.options.n_directions, unroll_steps
+    characters = [None] if network.options.char_cnn is not None else []
+    per_token = [directions, steps, None]
+    return StepInputs(
+        tokens=tf.TensorSpec([None, *characters], tf.int32),
+        places=tf.TensorSpec(per_token, tf.int32),
+        labels=tf.TensorSpec(per_token, tf.int32),
+        weights=tf.TensorSpec(per_token, tf.float32),
+        sampled=tf.TensorSpec([directions, None], tf.int32),
+        sampled_log_expected=tf.TensorSpec([directions, None], tf.float32),
+        label_log_expected=tf.TensorSpec([directions, None, None], tf.float32),
+    )
+
+
+def state_signature(network: Network) -> BilmState:
+    """Shapes of the state, any number of rows."""
+    return tf.nest.map_structure(
+        lambda t: tf.TensorSpec([None, t.shape[1]], t.dtype), network.zero_state(1)
+    )

@@ -1,0 +1,280 @@
+"""The LSTM with projection, run over time in two ways, with one step.
+
+Letters: T time steps, B rows, I input size, D `projection_dim`, H `dim`.
+
+`unroll` repeats the step T times in the graph, with a gradient written by hand, for
+training. `scan` loops over any number of steps and respects each row's length, for
+prediction. Both compute the input's share of the gates for all steps in one product.
+
+Source: Sak, Senior and Beaufays 2014, "Long Short-Term Memory Recurrent Neural Network
+Architectures for Large Scale Acoustic Modeling".
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+FORGET_BIAS = 1.0  # added to the forget gate here, and part of no file
+
+
+class LstmWeights(NamedTuple):
+    """Weights of one layer. Gates are packed i, j, f, o; rows: input, then state."""
+
+    kernel: tf.Tensor  # [I + D, 4H]
+    bias: tf.Tensor  # [4H]
+    projection: tf.Tensor | None  # [H, D], None where H = D
+
+
+class Clips(NamedTuple):
+    """Symmetric limits of cell and projected output; None for no clipping."""
+
+    cell: float | None
+    projection: float | None
+
+
+class LstmState(NamedTuple):
+    """State of one layer."""
+
+    c: tf.Tensor  # [B, H], the cell
+    m: tf.Tensor  # [B, D], the projected output
+
+
+class _Activations(NamedTuple):
+    """What the gradient of one step needs."""
+
+    i: tf.Tensor  # [B, H] input gate, after the sigmoid; so are f and o
+    j: tf.Tensor  # [B, H] candidate, after tanh
+    f: tf.Tensor
+    o: tf.Tensor
+    cell: tf.Tensor  # [B, H] before clipping
+    tanh_cell: tf.Tensor  # [B, H] of the clipped cell
+    hidden: tf.Tensor  # [B, H] before the projection
+    projected: tf.Tensor  # [B, D] before clipping
+
+
+def zero_state(rows: Any, dim: int, projection_dim: int) -> LstmState:
+    """The state at the start of a text, for `rows` rows."""
+    return LstmState(tf.zeros([rows, dim]), tf.zeros([rows, projection_dim]))
+
+
+def unroll(
+    inputs: tf.Tensor, state: LstmState, weights: LstmWeights, clips: Clips
+) -> tuple[tf.Tensor, LstmState]:
+    """Run T steps, statically unrolled.
+
+    Args:
+        inputs: [T, B, I] with T known when the graph is built.
+        state: the state before the first step.
+        weights: of this layer.
+        clips: limits of the layer.
+
+    Returns:
+        Outputs m of each step [T, B, D], and the state after the last one.
+    """
+    kernel = tf.convert_to_tensor(weights.kernel)
+    bias = tf.convert_to_tensor(weights.bias)
+    tensors = [inputs, *state, kernel, bias]
+    if weights.projection is not None:
+        tensors.append(tf.convert_to_tensor(weights.projection))
+
+    @tf.custom_gradient
+    def run(x: tf.Tensor, c: tf.Tensor, m: tf.Tensor, *weight: tf.Tensor) -> Any:
+        layer = LstmWeights(weight[0], weight[1], (*weight, None)[2])
+        outputs, final, saved = _unroll_forward(x, LstmState(c, m), layer, clips)
+
+        def gradient(d_outputs: tf.Tensor, d_c: tf.Tensor, d_m: tf.Tensor) -> Any:
+            final_gradient = LstmState(d_c, d_m)
+            return _unroll_backward(
+                x, LstmState(c, m), layer, clips, saved, d_outputs, final_gradient
+            )
+
+        return (outputs, *final), gradient
+
+    outputs, c, m = run(*tensors)
+    return outputs, LstmState(c, m)
+
+
+def scan(
+    inputs: tf.Tensor,
+    lengths: tf.Tensor,
+    state: LstmState,
+    weights: LstmWeights,
+    clips: Clips,
+) -> tuple[tf.Tensor, LstmState]:
+    """Run as many steps as `inputs` has, in a loop; padding never touches a state.
+
+    Args:
+        inputs: [T, B, I], T known only when it runs.
+        lengths: int32 [B]; row b has its real inputs at steps below lengths[b].
+        state: the state before the first step.
+        weights: of this layer.
+        clips: limits of the layer.
+
+    Returns:
+        Outputs m of each step [T, B, D] (after a row's end its last m, repeated), and
+        each row's state after its last real step.
+    """
+    gates, recurrent = _input_gates(inputs, weights)
+    steps = tf.shape(inputs)[0]
+    outputs = tf.TensorArray(state.m.dtype, size=steps, element_shape=state.m.shape)
+
+    def body(t: tf.Tensor, old: LstmState, outputs: tf.TensorArray) -> Any:
+        new, _ = _step(gates[t], old, recurrent, weights.projection, clips)
+        alive = (t < lengths)[:, None]
+        kept = LstmState(tf.where(alive, new.c, old.c), tf.where(alive, new.m, old.m))
+        return t + 1, kept, outputs.write(t, kept.m)
+
+    _, final, outputs = tf.while_loop(
+        lambda t, *_: t < steps, body, (tf.constant(0), state, outputs)
+    )
+    return outputs.stack(), final
+
+
+def _input_gates(
+    inputs: tf.Tensor, weights: LstmWeights
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Share of the inputs in the gates [T, B, 4H], and the kernel's state rows."""
+    size = inputs.shape[-1]
+    kernel = tf.convert_to_tensor(weights.kernel)
+    return tf.linalg.matmul(inputs, kernel[:size]) + weights.bias, kernel[size:]
+
+
+def _step(
+    gates: tf.Tensor,
+    state: LstmState,
+    recurrent: tf.Tensor,
+    projection: tf.Tensor | None,
+    clips: Clips,
+) -> tuple[LstmState, _Activations]:
+    """One step from the inputs' share of the gates [B, 4H]."""
+    i, j, f, o = tf.split(gates + tf.linalg.matmul(state.m, recurrent), 4, axis=1)
+    i, j = tf.sigmoid(i), tf.tanh(j)
+    f, o = tf.sigmoid(f + FORGET_BIAS), tf.sigmoid(o)
+    cell = f * state.c + i * j
+    clipped_cell = _clip(cell, clips.cell)
+    tanh_cell = tf.tanh(clipped_cell)
+    hidden = projected = m = o * tanh_cell
+    if projection is not None:
+        projected = tf.linalg.matmul(hidden, projection)
+        m = _clip(projected, clips.projection)
+    saved = _Activations(i, j, f, o, cell, tanh_cell, hidden, projected)
+    return LstmState(clipped_cell, m), saved
+
+
+def _clip(values: tf.Tensor, limit: float | None) -> tf.Tensor:
+    return values if limit is None else tf.clip_by_value(values, -limit, limit)
+
+
+def _clip_gradient(
+    gradient: tf.Tensor, values: tf.Tensor, limit: float | None
+) -> tf.Tensor:
+    """Gradient of `_clip`: none where the value was beyond the limit."""
+    if limit is None:
+        return gradient
+    return tf.where(tf.abs(values) <= limit, gradient, tf.zeros_like(gradient))
+
+
+def _unroll_forward(
+    inputs: tf.Tensor, state: LstmState, weights: LstmWeights, clips: Clips
+) -> tuple[tf.Tensor, LstmState, list[_Activations]]:
+    gates, recurrent = _input_gates(inputs, weights)
+    outputs, saved = [], []
+    for step_gates in tf.unstack(gates):
+        state, activations = _step(
+            step_gates, state, recurrent, weights.projection, clips
+        )
+        outputs.append(state.m)
+        saved.append(activations)
+    return tf.stack(outputs), state, saved
+
+
+def _unroll_backward(
+    inputs: tf.Tensor,
+    state: LstmState,
+    weights: LstmWeights,
+    clips: Clips,
+    saved: list[_Activations],
+    d_outputs: tf.Tensor,
+    d_final: LstmState,
+) -> list[tf.Tensor]:
+    """Gradients of inputs, state c, state m, kernel, bias and projection, in order.
+
+    The loop over time leaves only what depends on the step after; each weight's
+    gradient is then one product over all T * B steps.
+    """
+    recurrent = weights.kernel[inputs.shape[-1] :]
+    cells = [state.c] + [_clip(step.cell, clips.cell) for step in saved[:-1]]
+    d_c, d_m = d_final
+    d_gates: list[tf.Tensor] = []
+    d_projected: list[tf.Tensor] = []
+    for step, cell, d_output in zip(
+        reversed(saved), reversed(cells), reversed(tf.unstack(d_outputs)), strict=True
+    ):
+        d_hidden = d_m + d_output
+        if weights.projection is not None:
+            d_projected.insert(
+                0, _clip_gradient(d_hidden, step.projected, clips.projection)
+            )
+            d_hidden = tf.linalg.matmul(
+                d_projected[0], weights.projection, transpose_b=True
+            )
+        d_gate, d_c = _step_gradient(step, cell, d_hidden, d_c, clips)
+        d_gates.insert(0, d_gate)
+        d_m = tf.linalg.matmul(d_gate, recurrent, transpose_b=True)
+    d_inputs, d_kernel, d_bias = _products_over_time(
+        inputs, state, weights, clips, saved, tf.stack(d_gates)
+    )
+    gradients = [d_inputs, d_c, d_m, d_kernel, d_bias]
+    if weights.projection is not None:
+        gradients.append(
+            _product(tf.stack([step.hidden for step in saved]), tf.stack(d_projected))
+        )
+    return gradients
+
+
+def _step_gradient(
+    step: _Activations,
+    previous_cell: tf.Tensor,
+    d_hidden: tf.Tensor,
+    d_clipped_cell: tf.Tensor,
+    clips: Clips,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Gradients of the gates before their activation [B, 4H], and of the cell before.
+
+    With s the sigmoid of x, ds/dx = s (1 - s); with h its tanh, dh/dx = 1 - h^2.
+    """
+    d_cell = d_clipped_cell + d_hidden * step.o * (1 - tf.square(step.tanh_cell))
+    d_cell = _clip_gradient(d_cell, step.cell, clips.cell)
+    d_gates = [
+        d_cell * step.j * step.i * (1 - step.i),
+        d_cell * step.i * (1 - tf.square(step.j)),
+        d_cell * previous_cell * step.f * (1 - step.f),
+        d_hidden * step.tanh_cell * step.o * (1 - step.o),
+    ]
+    return tf.concat(d_gates, 1), d_cell * step.f
+
+
+def _products_over_time(
+    inputs: tf.Tensor,
+    state: LstmState,
+    weights: LstmWeights,
+    clips: Clips,
+    saved: list[_Activations],
+    d_gates: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Gradients of inputs [T, B, I], kernel and bias from those of all gates."""
+    limit = None if weights.projection is None else clips.projection
+    outputs = [_clip(step.projected, limit) for step in saved[:-1]]
+    states = tf.stack([state.m, *outputs])  # [T, B, D], m before each step
+    d_inputs = tf.linalg.matmul(
+        d_gates, weights.kernel[: inputs.shape[-1]], transpose_b=True
+    )
+    d_kernel = _product(tf.concat([inputs, states], 2), d_gates)
+    return d_inputs, d_kernel, tf.reduce_sum(d_gates, [0, 1])
+
+
+def _product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """Sum over steps and rows: [T, B, M] and [T, B, N] to [M, N]."""
+    left = tf.reshape(left, [-1, left.shape[-1]])
+    right = tf.reshape(right, [-1, right.shape[-1]])
+    return tf.linalg.matmul(left, right, transpose_a=True)
