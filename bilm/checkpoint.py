@@ -1,0 +1,153 @@
+"""Checkpoints in bilm-tf's format: variables saved under their names.
+
+A folder holds `checkpoint`, which names the last ones, and for each of them
+`model.ckpt-STEP.index` and `model.ckpt-STEP.data-00000-of-00001`.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from bilm.errors import InputError
+from bilm.files import replacing
+
+INDEX = "checkpoint"
+GLOBAL_STEP = "global_step"
+TRAIN_PERPLEXITY = "train_perplexity"
+
+
+class Checkpoint:
+    """A checkpoint open for reading.
+
+    Args:
+        prefix: path up to and with the step, `.../model.ckpt-STEP`.
+
+    Raises:
+        FileNotFoundError: there is none.
+        InputError: its files are damaged.
+    """
+
+    def __init__(self, prefix: str | os.PathLike[str]):
+        self.prefix = os.fspath(prefix)
+        if not os.path.isfile(self.prefix + ".index"):
+            raise FileNotFoundError(f"no checkpoint {self.prefix}.index")
+        try:
+            self._reader = tf.train.load_checkpoint(self.prefix)
+        except Exception as error:  # TensorFlow raises many kinds
+            raise self._damaged(error) from error
+        self.shapes = self._reader.get_variable_to_shape_map()
+
+    def read(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+        """Read the variables named in `shapes`, which must all be there.
+
+        Raises:
+            InputError: all that are missing or have another shape.
+        """
+        problems = [self._difference(*each) for each in shapes.items()]
+        problems = [problem for problem in problems if problem]
+        if problems:
+            raise InputError(
+                f"checkpoint {self.prefix} does not fit its options: "
+                + "; ".join(problems)
+            )
+        return {name: self._tensor(name) for name in shapes}
+
+    def read_optional(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Read those of the names that are there."""
+        return {name: self._tensor(name) for name in names if name in self.shapes}
+
+    def _difference(self, name: str, shape: tuple[int, ...]) -> str:
+        if name not in self.shapes:
+            return f"{name} is missing"
+        found = self.shapes[name]
+        if tuple(found) != shape:
+            return f"{name} must be {list(shape)} but is {list(found)}"
+        return ""
+
+    def _tensor(self, name: str) -> np.ndarray:
+        try:
+            return np.asarray(self._reader.get_tensor(name))
+        except Exception as error:  # a damaged file: TensorFlow raises many kinds
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> InputError:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return InputError(f"checkpoint {self.prefix} cannot be read: {first_line}")
+
+
+def latest_checkpoint(save_dir: str | os.PathLike[str]) -> str:
+    """Prefix of the last checkpoint of a folder, also of one that was moved.
+
+    Raises:
+        FileNotFoundError: the folder, or a checkpoint in it, is missing.
+    """
+    if not os.path.isdir(save_dir):
+        raise FileNotFoundError(f"no folder {os.fspath(save_dir)}")
+    names = _listed(Path(save_dir))
+    if not names:
+        raise FileNotFoundError(
+            f"no checkpoint in {os.fspath(save_dir)}: expected a file 'checkpoint' and "
+            f"model.ckpt-STEP.index, found {sorted(os.listdir(save_dir))[:10]}"
+        )
+    return os.path.join(save_dir, names[-1])
+
+
+def write_checkpoint(
+    save_dir: str | os.PathLike[str],
+    step: int,
+    tensors: Mapping[str, tf.Tensor | np.ndarray],
+    keep: int,
+) -> str:
+    """Write a checkpoint, name it the last one, and remove all but the last `keep`.
+
+    The files are renamed to their place before the file `checkpoint` names them.
+
+    Returns:
+        The new checkpoint's prefix.
+    """
+    folder = Path(save_dir)
+    name = f"model.ckpt-{step}"
+    partial = folder / f".{name}.{os.getpid()}.partial"
+    names = sorted(tensors)
+    tf.raw_ops.SaveV2(
+        prefix=os.fspath(partial),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tf.convert_to_tensor(tensors[n], tf.float32) for n in names],
+    )
+    for suffix in (".data-00000-of-00001", ".index"):
+        os.replace(f"{partial}{suffix}", folder / f"{name}{suffix}")
+    kept = [n for n in _listed(folder) if n != name] + [name]
+    _write_index(folder, kept[-keep:])
+    for old in kept[:-keep]:
+        for file in folder.glob(f"{old}.*"):
+            file.unlink()
+    return os.fspath(folder / name)
+
+
+def _write_index(folder: Path, names: list[str]) -> None:
+    lines = [f'model_checkpoint_path: "{names[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+    with replacing(folder / INDEX) as partial:
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _listed(folder: Path) -> list[str]:
+    """Names of the checkpoints that `checkpoint` lists and the folder holds, in order.
+
+    Paths are taken relative to the folder, wherever it lay when they were written.
+    """
+    index = folder / INDEX
+    if not index.is_file():
+        return []
+    text = index.read_text(encoding="utf-8", errors="replace")
+    paths = re.findall(r'^all_model_checkpoint_paths: "(.*)"', text, re.MULTILINE)
+    paths += re.findall(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
+    names = [re.split(r"[/\\]", path)[-1] for path in paths]
+    last_first = dict.fromkeys(reversed(names))  # the last mention counts
+    names = list(reversed(last_first))
+    return [name for name in names if (folder / f"{name}.index").is_file()]

@@ -1,0 +1,43 @@
+"""The devices of one machine, as a `tf.distribute` strategy."""
+
+import tensorflow as tf
+
+from bilm.errors import InputError
+
+
+def visible_devices() -> int:
+    """Number of devices that training uses by default: all visible GPUs, or the CPU."""
+    return max(1, len(tf.config.list_physical_devices("GPU")))
+
+
+def make_strategy(n_devices: int) -> tf.distribute.Strategy:
+    """A strategy of `n_devices` replicas: TensorFlow's default one for a single one.
+
+    Without a GPU the CPU is split into as many logical devices, which shows that a
+    training on several devices works but makes nothing faster.
+
+    Raises:
+        InputError: there are not as many devices.
+    """
+    if n_devices < 1:
+        raise InputError(f"n_gpus must be at least 1, but is {n_devices}")
+    if n_devices == 1:
+        return tf.distribute.get_strategy()
+    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    if kind == "CPU":
+        _split_cpu(n_devices)
+    found = tf.config.list_logical_devices(kind)
+    if len(found) < n_devices:
+        raise InputError(
+            f"n_gpus is {n_devices}, but {len(found)} {kind} devices are visible"
+        )
+    return tf.distribute.MirroredStrategy([d.name for d in found[:n_devices]])
+
+
+def _split_cpu(count: int) -> None:
+    (cpu, *_) = tf.config.list_physical_devices("CPU")
+    configuration = [tf.config.LogicalDeviceConfiguration()] * count
+    try:
+        tf.config.set_logical_device_configuration(cpu, configuration)
+    except RuntimeError:
+        pass  # TensorFlow already runs: what is there now has to do

@@ -1,0 +1,153 @@
+"""Perplexity of a trained model on a held-out text."""
+
+import math
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tqdm.auto import tqdm
+
+from bilm.errors import InputError
+from bilm.inputs import Dataset, StepInputs, check_dataset, step_inputs
+from bilm.language_model import input_signature, state_signature, token_losses
+from bilm.names import training_variables
+from bilm.network import BilmState, Network, no_dropout
+from bilm.options import TrainingOptions, as_training_options
+from bilm.prefetch import Prefetcher
+from bilm.softmax import full_softmax_loss_in_pieces
+from bilm.trainer import checkpoint_values
+
+
+class Evaluation(NamedTuple):
+    """Perplexities of a text."""
+
+    forward: float  # exp of the forward direction's mean loss
+    backward: float | None  # None where there is one direction
+    perplexity: float  # exp of the mean of the directions' mean losses
+    n_tokens: int  # predicted in each direction: words, and an end for each sentence
+    seconds: float
+
+
+def test(
+    options: TrainingOptions | Mapping[str, Any],
+    ckpt_file: str | os.PathLike[str],
+    data: Dataset,
+    batch_size: int = 256,
+    *,
+    unroll_steps: int = 20,
+    drop_incomplete: bool = False,
+) -> float:
+    """Perplexity of a checkpoint on a data set opened with `test=True`.
+
+    Parameters and errors as in `evaluate`, whose `perplexity` it returns.
+    """
+    result = evaluate(
+        options,
+        ckpt_file,
+        data,
+        batch_size,
+        unroll_steps=unroll_steps,
+        drop_incomplete=drop_incomplete,
+    )
+    return result.perplexity
+
+
+def evaluate(
+    options: TrainingOptions | Mapping[str, Any],
+    ckpt_file: str | os.PathLike[str],
+    data: Dataset,
+    batch_size: int = 256,
+    *,
+    unroll_steps: int = 20,
+    drop_incomplete: bool = False,
+) -> Evaluation:
+    """Perplexities of a checkpoint on a data set, by the full softmax.
+
+    The state carries over from sentence to sentence of a row. Rows take the sentences
+    as if one token were read at a time, so that `unroll_steps` changes speed alone.
+
+    Args:
+        options: training options; `batch_size` and `unroll_steps` in them do not count.
+        ckpt_file: prefix of the checkpoint.
+        data: opened with `test=True`; `LMDataset` where `bidirectional` is false.
+        batch_size: rows that are read in parallel.
+        unroll_steps: tokens of each row in one call.
+        drop_incomplete: leave out, as bilm-tf does, the tokens at the end of the text
+            from where on not all rows have one.
+
+    Raises:
+        FileNotFoundError: there is no such checkpoint.
+        InputError: options, checkpoint and data do not fit each other, or the data
+            has no token to evaluate.
+    """
+    checked = as_training_options(options)
+    check_dataset(checked, data)
+    values = checkpoint_values(checked, os.fspath(ckpt_file), with_slots=False)
+    network = Network(checked, training_variables(checked), values, trainable=False)
+    start = time.perf_counter()
+    batches = data.iter_batches(
+        batch_size, unroll_steps, fill_steps=1, keep_incomplete=True
+    )
+    inputs = (step_inputs(batch, checked.widest_filter) for batch in batches)
+    if drop_incomplete:
+        inputs = (_complete_steps(each) for each in inputs)
+    losses, n_tokens = _mean_losses(network, inputs, batch_size, unroll_steps)
+    perplexities = [math.exp(loss) for loss in losses]
+    return Evaluation(
+        forward=perplexities[0],
+        backward=perplexities[1] if checked.bidirectional else None,
+        perplexity=math.exp(np.mean(losses)),
+        n_tokens=n_tokens,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _mean_losses(
+    network: Network, inputs: Iterable[StepInputs], rows: int, unroll_steps: int
+) -> tuple[np.ndarray, int]:
+    """Mean loss of each direction [K], and the number of tokens of one direction."""
+
+    def step(inputs: StepInputs, state: BilmState) -> tuple[tf.Tensor, BilmState]:
+        batch = token_losses(
+            network,
+            inputs,
+            state,
+            no_dropout,
+            lambda hidden, labels, _: full_softmax_loss_in_pieces(
+                network.softmax, hidden, labels
+            ),
+        )
+        weights = tf.reshape(inputs.weights, tf.shape(batch.losses))
+        return tf.reduce_sum(batch.losses * weights, 1), batch.state
+
+    step = tf.function(
+        step,
+        input_signature=(
+            input_signature(network, unroll_steps),
+            state_signature(network),
+        ),
+    )
+    state = network.zero_state(rows)
+    totals, counts = np.zeros(network.options.n_directions), 0.0
+    with (
+        Prefetcher(inputs) as batches,
+        tqdm(unit="token", unit_scale=True, disable=not sys.stderr.isatty()) as bar,
+    ):
+        for each in batches:
+            sums, state = step(each, state)
+            totals += sums.numpy()  # in float64: a long text has many small losses
+            counts = counts + each.weights.sum((1, 2), dtype=np.float64)
+            bar.update(int(each.weights[0].sum()))
+    if not np.all(counts):
+        raise InputError("the held-out data has no token to evaluate")
+    return totals / counts, int(np.max(counts))
+
+
+def _complete_steps(inputs: StepInputs) -> StepInputs:
+    """Count the steps alone in which every row of each direction has a token."""
+    complete = inputs.weights.min((0, 2), keepdims=True)
+    return inputs._replace(weights=inputs.weights * complete)

@@ -1,0 +1,113 @@
+"""How a training goes, told while it runs."""
+
+import logging
+import math
+import sys
+import time
+from typing import NamedTuple
+
+import tensorflow as tf
+from tqdm.auto import tqdm
+
+logger = logging.getLogger(__name__)
+
+
+class Schedule(NamedTuple):
+    """Length of a training, counted in steps of all devices together."""
+
+    n_steps: int  # of this run
+    steps_per_epoch: int
+    tokens_per_step: int
+
+
+class Progress:
+    """A progress bar, and a log line each `log_every` steps.
+
+    Losses are summed up on the device and read when a line is due, so that the device
+    need not wait in between.
+
+    Args:
+        schedule: length of the run.
+        log_every: steps between two lines.
+        sampled: whether the losses are those of the sampled softmax, which the lines
+            say, since its perplexity is not comparable with that of a held-out text.
+
+    Attributes:
+        perplexity: exp of the mean loss since the line before the last.
+        done: steps of this run.
+        log_every: steps between two lines.
+    """
+
+    def __init__(self, schedule: Schedule, log_every: int, sampled: bool):
+        self.perplexity = math.nan
+        self.done = 0
+        self.log_every = log_every
+        self._schedule = schedule
+        self._label = "perplexity (sampled)" if sampled else "perplexity"
+        self._losses: list[tf.Tensor] = []
+        self._start = self._last_line = time.perf_counter()
+        self._bar = tqdm(
+            total=schedule.n_steps, unit="step", disable=not sys.stderr.isatty()
+        )
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps of the schedule are done."""
+        return self.done >= self._schedule.n_steps
+
+    def due(self, every: int) -> bool:
+        """Whether the last step is one of each `every`, or the last of all."""
+        return self.done % every == 0 or self.finished
+
+    def add(self, loss: tf.Tensor) -> None:
+        """Count a step."""
+        self._losses.append(loss)
+        self.done += 1
+        self._bar.update()
+
+    def report(self, global_step: int, norm: float, data_wait: float) -> None:
+        """Write a line about the steps since the line before.
+
+        Args:
+            global_step: number of the last step, those before a restart included.
+            norm: of its gradient.
+            data_wait: share of the time spent waiting for data so far.
+        """
+        now = time.perf_counter()
+        self.perplexity = _perplexity(self._losses)
+        speed = len(self._losses) / (now - self._last_line)
+        schedule = self._schedule
+        logger.info(
+            "step %d (epoch %.2f, %d of %d): %s %.2f, gradient norm %.3g, "
+            "%.0f tokens/s, data wait %.1f %%, %s to go",
+            global_step,
+            self.done / schedule.steps_per_epoch,
+            self.done,
+            schedule.n_steps,
+            self._label,
+            self.perplexity,
+            norm,
+            speed * schedule.tokens_per_step,
+            100 * data_wait / (now - self._start),
+            _duration((schedule.n_steps - self.done) / speed),
+        )
+        self._bar.set_postfix_str(f"{self._label} {self.perplexity:.1f}")
+        self._losses, self._last_line = [], now
+
+
+def _perplexity(losses: list[tf.Tensor]) -> float:
+    mean = float(tf.reduce_mean(tf.stack(losses)))
+    return math.exp(mean) if mean < 700 else math.inf  # beyond what a float holds
+
+
+def _duration(seconds: float) -> str:
+    """Hours, minutes and seconds: `1:02:03`."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"

@@ -1,0 +1,54 @@
+"""What TensorBoard shows of a training."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from bilm.trainer import StepResult, Trainer
+
+
+class Summaries:
+    """Writes scalars and histograms of a training to a folder.
+
+    Leaving the `with` block closes the file.
+
+    Args:
+        log_dir: the folder, for `tensorboard --logdir`.
+        trainer: whose variables and options they describe.
+    """
+
+    def __init__(self, log_dir: str, trainer: Trainer):
+        self._trainer = trainer
+        self._writer = tf.summary.create_file_writer(log_dir)
+
+    def __enter__(self) -> "Summaries":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def scalars(self, result: StepResult, perplexity: float) -> None:
+        """Training perplexity and gradient norms, before and after clipping."""
+        step = self._trainer.global_step
+        limit = self._trainer.options.all_clip_norm_val
+        norm = float(result.norm)
+        scale = limit / max(norm, limit)
+        with self._writer.as_default(step):
+            tf.summary.scalar("train_perplexity", perplexity)
+            tf.summary.scalar("norm_grad", norm)
+            for name, before in zip(self._names, result.norms.numpy(), strict=True):
+                tf.summary.scalar(f"norm_grad_before_clipping/{name}", before)
+                tf.summary.scalar(f"norm_grad_after_clipping/{name}", before * scale)
+
+    def histograms(self, result: StepResult) -> None:
+        """Values of the embeddings of one batch, and of all variables."""
+        with self._writer.as_default(self._trainer.global_step):
+            tf.summary.histogram("embedding/tokens", result.vectors)
+            for direction, outputs in enumerate(result.outputs):
+                tf.summary.histogram(f"embedding/lstm_output_{direction}", outputs)
+            for name, variable in self._trainer.network.variables_by_name.items():
+                tf.summary.histogram(f"variable/{name}", variable)
+
+    @property
+    def _names(self) -> Sequence[str]:
+        return [spec.name for spec in self._trainer.network.specs]
