@@ -1,0 +1,194 @@
+"""`BidirectionalLanguageModel`: a trained biLM that embeds sentences."""
+
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from bilm.errors import InputError
+from bilm.names import (
+    char_cnn_variables,
+    embedding_variable,
+    lstm_variables,
+    model_variables,
+)
+from bilm.network import BilmState, Network
+from bilm.options import ModelOptions, read_model_options
+from bilm.prediction import Embeddings, embed_sentences, encode_tokens
+from bilm.weights import dataset_shapes, read_embedding, read_weights
+
+Path = str | os.PathLike[str]
+N_CHARACTERS = 262  # of prediction: 0 pads a sentence
+
+
+class BidirectionalLanguageModel:
+    """A biLM read from `options.json` and `weights.hdf5`.
+
+    Called with ids, eagerly or inside a `tf.function`, it returns a dict:
+
+    - `lm_embeddings` float32 [batch, n_layers + 1, tokens, directions *
+      projection_dim]: layer 0 is the context-free token vector, repeated for each
+      direction; `<S>` and `</S>` are removed; zero where a sentence is padded;
+    - `lengths` int32 [batch]: tokens of each sentence;
+    - `token_embeddings` float32 [batch, tokens + 2, projection_dim]: context-free, with
+      `<S>` and `</S>`;
+    - `mask` bool [batch, tokens]: true for tokens.
+
+    Stateful, as in bilm-tf, row r of a call starts from the state that row r of the
+    call before ended with, and rows beyond the batch keep theirs. Stateless, a
+    sentence's vectors depend on that sentence alone.
+
+    Args:
+        options_file: `options.json` of prediction; of training does as well.
+        weight_file: `weights.hdf5`.
+        use_character_inputs: ids come from a `Batcher`, int32 [batch, tokens + 2,
+            characters]; else from a `TokenBatcher`, int32 [batch, tokens + 2].
+        embedding_weight_file: for token ids, the file of `dump_token_embeddings`; a
+            word-level model has its embedding in `weight_file`.
+        max_batch_size: most rows of a stateful call.
+        stateful: whether calls carry the state over.
+
+    Raises:
+        FileNotFoundError: one of the files is missing.
+        InputError: a file breaks a rule, or they do not fit each other.
+    """
+
+    def __init__(
+        self,
+        options_file: Path,
+        weight_file: Path,
+        use_character_inputs: bool = True,
+        embedding_weight_file: Path | None = None,
+        max_batch_size: int = 128,
+        *,
+        stateful: bool = True,
+    ):
+        self.options = read_model_options(options_file)
+        self.stateful = stateful
+        self.max_batch_size = max_batch_size
+        if use_character_inputs:
+            self.network = _character_network(self.options, weight_file)
+        else:
+            self.network = _token_network(
+                self.options, weight_file, embedding_weight_file
+            )
+        self._states = tf.nest.map_structure(
+            lambda zeros: tf.Variable(zeros, trainable=False),
+            self.network.zero_state(max_batch_size if stateful else 0),
+        )
+        ids = self._ids_spec(use_character_inputs)
+        self._embed = tf.function(self._compute, input_signature=[ids])
+        self._encode = tf.function(
+            lambda ids: encode_tokens(self.network, ids), input_signature=[ids]
+        )
+
+    def __call__(self, ids: Any) -> dict[str, tf.Tensor]:
+        """Embed a batch of ids of the Batcher that fits the kind of input.
+
+        Raises:
+            InputError: rank, width, range or number of rows break a rule.
+        """
+        return self._embed(self._checked(ids))._asdict()
+
+    def encode_tokens(self, ids: Any) -> tf.Tensor:
+        """Context-free vectors float32 [batch, tokens, projection_dim] of ids."""
+        return self._encode(self._checked(ids, stateful=False))
+
+    def reset_states(self) -> None:
+        """Let the next call start as the first did."""
+        for state in tf.nest.flatten(self._states):
+            state.assign(tf.zeros_like(state))
+
+    def states(self) -> BilmState:
+        """The state of all `max_batch_size` rows: for each direction and layer."""
+        return tf.nest.map_structure(tf.convert_to_tensor, self._states)
+
+    def _compute(self, ids: tf.Tensor) -> Embeddings:
+        rows = tf.shape(ids)[0]
+        if not self.stateful:
+            return embed_sentences(self.network, ids, self.network.zero_state(rows))[0]
+        at_most = tf.debugging.assert_less_equal(
+            rows, self.max_batch_size, "a stateful call takes max_batch_size rows"
+        )
+        with tf.control_dependencies([at_most] if at_most is not None else []):
+            state = tf.nest.map_structure(lambda v: v[:rows], self._states)
+        embeddings, final = embed_sentences(self.network, ids, state)
+        for variable, value in zip(
+            tf.nest.flatten(self._states), tf.nest.flatten(final), strict=True
+        ):
+            variable[:rows].assign(value)
+        return embeddings
+
+    def _ids_spec(self, use_character_inputs: bool) -> tf.TensorSpec:
+        if not use_character_inputs:
+            return tf.TensorSpec([None, None], tf.int32)
+        assert self.options.char_cnn is not None
+        size = self.options.char_cnn.max_characters_per_token
+        return tf.TensorSpec([None, None, size], tf.int32)
+
+    def _checked(self, ids: Any, stateful: bool | None = None) -> tf.Tensor:
+        """The ids as int32, after what can be checked before they are used."""
+        ids = tf.convert_to_tensor(ids)
+        (spec,) = self._embed.input_signature
+        if not ids.dtype.is_integer or not spec.shape.is_compatible_with(ids.shape):
+            raise InputError(
+                f"ids must be int32 of shape {spec.shape.as_list()} (batch, tokens"
+                f"{', characters' if spec.shape.rank == 3 else ''}), but are "
+                f"{ids.dtype.name} of shape {ids.shape.as_list()}"
+            )
+        if tf.executing_eagerly():
+            self._check_values(ids, self.stateful if stateful is None else stateful)
+        return tf.cast(ids, tf.int32)
+
+    def _check_values(self, ids: tf.Tensor, stateful: bool) -> None:
+        if stateful and ids.shape[0] > self.max_batch_size:
+            raise InputError(
+                f"a stateful call takes at most max_batch_size = {self.max_batch_size} "
+                f"sentences, but got {ids.shape[0]}; pass a larger max_batch_size, or "
+                "stateful=False for any number"
+            )
+        if ids.shape.rank == 3:
+            count = N_CHARACTERS
+        else:
+            count = self.network.variables_by_name["lm/embedding"].shape[0] + 1
+        values = ids.numpy()
+        if values.size and not (values.min() >= 0 and values.max() < count):
+            raise InputError(
+                f"ids must be at least 0 and below {count}, but range from "
+                f"{values.min()} to {values.max()}; the Batcher of the same vocabulary "
+                "makes them"
+            )
+
+
+def _character_network(options: ModelOptions, weight_file: Path) -> Network:
+    if options.char_cnn is None:
+        raise InputError(
+            "the options have no char_cnn: this is a word-level model; pass "
+            "use_character_inputs=False"
+        )
+    specs = model_variables(options)
+    values = read_weights(weight_file, specs)
+    return Network(options, specs, values, trainable=False)
+
+
+def _token_network(
+    options: ModelOptions, weight_file: Path, embedding_weight_file: Path | None
+) -> Network:
+    width = options.lstm.projection_dim
+    if embedding_weight_file is None:
+        if "embedding" not in dataset_shapes(weight_file):
+            raise InputError(
+                f"token ids need vectors: {weight_file} has no 'embedding'; pass "
+                "embedding_weight_file, written by dump_token_embeddings"
+            )
+        embedding_weight_file = weight_file
+    embedding = read_embedding(embedding_weight_file, width)
+    # The file may hold the encoder that the embedding replaces.
+    specs = lstm_variables(options)
+    unused = ["embedding"]
+    if options.char_cnn is not None:
+        unused += [s.hdf5 for s in char_cnn_variables(options.char_cnn, width)]
+    values = read_weights(weight_file, specs, unused)
+    spec = embedding_variable(len(embedding), width)
+    values[spec.name] = embedding
+    return Network(options, [spec, *specs], values, trainable=False)
