@@ -1,0 +1,110 @@
+"""The command `bilm`: finds the subcommand, runs it, and turns errors into one line.
+
+Exit codes: 0 done; 2 the user can mend it (a wrong flag, file or option); 130 stopped
+by Ctrl-C. Each subcommand is a module of `bilm.commands`.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from bilm.commands import COMMANDS, Command
+from bilm.commands.terminal import logging_to_stderr
+from bilm.errors import InputError
+from bilm.version import __version__
+
+EXIT_INPUT = 2
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Show the default of each flag that has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, False):
+            return action.help
+        return super()._get_help_string(action)
+
+
+class Parser(argparse.ArgumentParser):
+    """Take flags by their full names only, and report an error in one line."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        settings = {"allow_abbrev": False, "formatter_class": HelpFormatter}
+        super().__init__(*args, **{**settings, **kwargs})  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(
+            EXIT_INPUT, f"{self.prog}: error: {message}; see {self.prog} --help\n"
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `bilm SUBCOMMAND ...`.
+
+    Args:
+        argv: the arguments after `bilm`; by default those of the process.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        SystemExit: the arguments are wrong (code 2), or ask for help (code 0).
+    """
+    parser = Parser(prog="bilm", description="Train and use ELMo biLMs.")
+    parser.add_argument("--version", action="version", version=f"bilm {__version__}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(
+            command.NAME, help=command.SUMMARY, description=command.SUMMARY
+        )
+        _declare(command, subparser)
+    return _run(parser.parse_args(argv))
+
+
+def script(name: str, argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand under the name of a script of `bin/`.
+
+    Args:
+        name: `NAME` of the subcommand.
+        argv: its arguments; by default those of the process.
+
+    Returns:
+        The exit code.
+    """
+    (command,) = (command for command in COMMANDS if command.NAME == name)
+    parser = Parser(description=command.SUMMARY)
+    _declare(command, parser)
+    return _run(parser.parse_args(argv))
+
+
+def _declare(command: Command, parser: argparse.ArgumentParser) -> None:
+    command.add_arguments(parser)
+    parser.add_argument(
+        "--debug", action="store_true", help="show the traceback of an error, log more"
+    )
+    parser.set_defaults(run=command.run, prog=parser.prog)
+
+
+def _run(args: argparse.Namespace) -> int:
+    # Before TensorFlow is imported: its remarks on the machine are not for our users.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if args.debug else "1")
+    with logging_to_stderr(args.debug):
+        try:
+            return args.run(args)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"\n{args.prog}: stopped by Ctrl-C\n")
+            return EXIT_INTERRUPTED
+        except (InputError, OSError) as error:
+            if args.debug:
+                raise
+            sys.stderr.write(f"{args.prog}: error: {_in_one_line(error)}\n")
+            return EXIT_INPUT
+
+
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).splitlines())

@@ -1,0 +1,189 @@
+"""Flags that several commands share, and the types of their values."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bilm.errors import InputError
+
+LENGTH_OPTIONS = ("batch_size", "n_epochs", "learning_rate")
+NETWORK_OPTIONS = ("dropout", "n_negative_samples_batch")
+_INHERITED = "(default: that of the options)"
+
+
+def positive(text: str) -> int:
+    """The type of a flag that counts something.
+
+    >>> positive("20")
+    20
+    """
+    return _whole_number(text, smallest=1)
+
+
+def natural(text: str) -> int:
+    """The type of a flag that may also be 0."""
+    return _whole_number(text, smallest=0)
+
+
+def _whole_number(text: str, smallest: int) -> int:
+    if not text.isdecimal() or int(text) < smallest:
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number, {smallest} or more, not {text!r}"
+        )
+    return int(text)
+
+
+def add_save_dir(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add `--save_dir`, which each command has its own use for."""
+    parser.add_argument("--save_dir", required=True, metavar="DIR", help=help)
+
+
+def add_vocab_file(parser: argparse.ArgumentParser) -> None:
+    """Add `--vocab_file` to a command that cannot do without."""
+    parser.add_argument(
+        "--vocab_file",
+        required=True,
+        metavar="FILE",
+        help="vocabulary: a word a line, <S>, </S> and <UNK> among them",
+    )
+
+
+def add_text(parser: argparse.ArgumentParser, flag: str, purpose: str) -> None:
+    """Add the flag that names shards of text: `--train_prefix` or `--test_prefix`."""
+    parser.add_argument(
+        flag,
+        required=True,
+        nargs="+",
+        metavar="PATTERN",
+        help=f"text {purpose}: files, or glob patterns in quotation marks, with a "
+        "sentence a line and its tokens apart by white space",
+    )
+
+
+def add_outfile(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add `--outfile`, the file that the command writes."""
+    parser.add_argument("--outfile", required=True, metavar="FILE", help=help)
+
+
+def add_length_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `LENGTH_OPTIONS`, which a restarted run may change too."""
+    parser.add_argument(
+        "--batch_size",
+        type=positive,
+        metavar="N",
+        help=f"rows of a batch on each device {_INHERITED}",
+    )
+    parser.add_argument(
+        "--n_epochs",
+        type=positive,
+        metavar="N",
+        help=f"passes over the text {_INHERITED}",
+    )
+    parser.add_argument(
+        "--learning_rate",
+        type=float,
+        metavar="X",
+        help=f"step size of Adagrad {_INHERITED}",
+    )
+
+
+def add_network_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `NETWORK_OPTIONS`, which only a new run may set."""
+    parser.add_argument(
+        "--dropout",
+        type=float,
+        metavar="X",
+        help=f"share of values dropped, from 0 to below 1 {_INHERITED}",
+    )
+    parser.add_argument(
+        "--n_negative_samples_batch",
+        type=positive,
+        metavar="N",
+        help=f"words that the softmax of a batch samples {_INHERITED}",
+    )
+
+
+def options_given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the options that flags have set, by name."""
+    given = {name: getattr(args, name) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say how a training run goes, not what it trains."""
+    parser.add_argument(
+        "--n_gpus",
+        type=positive,
+        metavar="N",
+        default=1,
+        help="number of devices to train on",
+    )
+    parser.add_argument(
+        "--seed",
+        type=natural,
+        metavar="N",
+        help="number that initial values, dropout, samples and shuffles follow from "
+        "(default: another one each time)",
+    )
+    parser.add_argument(
+        "--shuffle",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="shuffle the sentences of each shard",
+    )
+    parser.add_argument(
+        "--log_dir",
+        metavar="DIR",
+        help="folder of the TensorBoard files (default: --save_dir)",
+    )
+    parser.add_argument(
+        "--log_every",
+        type=positive,
+        metavar="N",
+        default=100,
+        help="steps between log lines",
+    )
+    parser.add_argument(
+        "--checkpoint_every",
+        type=positive,
+        metavar="N",
+        default=1250,
+        help="steps between checkpoints; the end of the run is saved in any case",
+    )
+    parser.add_argument(
+        "--keep",
+        type=positive,
+        metavar="N",
+        default=5,
+        help="number of last checkpoints kept",
+    )
+
+
+def add_model_files(parser: argparse.ArgumentParser) -> None:
+    """Add the two ways to name a trained model's files; see `model_files`."""
+    parser.add_argument(
+        "--model", metavar="DIR", help="folder with options.json and weights.hdf5"
+    )
+    parser.add_argument(
+        "--options_file", metavar="FILE", help="options of the model, without --model"
+    )
+    parser.add_argument(
+        "--weight_file", metavar="FILE", help="weights of the model, without --model"
+    )
+
+
+def model_files(args: argparse.Namespace) -> tuple[str, str]:
+    """Return the paths of the options and of the weights that the flags name.
+
+    Raises:
+        InputError: neither a folder nor both files are given, or more than that.
+    """
+    given = (args.options_file, args.weight_file)
+    if args.model and given == (None, None):
+        folder = Path(args.model)
+        return str(folder / "options.json"), str(folder / "weights.hdf5")
+    if args.model or None in given:
+        raise InputError(
+            "name the model either by --model or by --options_file and --weight_file"
+        )
+    return given

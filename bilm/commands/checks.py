@@ -1,0 +1,63 @@
+"""Checks of the paths on a command line, before anything expensive starts."""
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from bilm.jsonfiles import missing_file
+
+
+def check_files(paths: Iterable[str]) -> None:
+    """Check that input files are there.
+
+    Raises:
+        FileNotFoundError: a path leads to nothing.
+        IsADirectoryError: a path leads to a folder.
+    """
+    for path in paths:
+        if not os.path.exists(path):
+            raise _error(errno.ENOENT, path)
+        if os.path.isdir(path):
+            raise _error(errno.EISDIR, path)
+
+
+def check_run(save_dir: str) -> None:
+    """Check that a folder holds what `bilm train` leaves there.
+
+    Raises:
+        FileNotFoundError: its `options.json` or its `checkpoint` is missing; says
+            what is there instead.
+    """
+    check_model(os.path.join(save_dir, name) for name in ("options.json", "checkpoint"))
+
+
+def check_model(paths: Iterable[str]) -> None:
+    """Check that the files of a model are there.
+
+    Raises:
+        FileNotFoundError: a file is missing; says what is there instead.
+        IsADirectoryError: a path leads to a folder.
+    """
+    for path in paths:
+        if not os.path.exists(path):
+            raise missing_file(path)
+        check_files([path])
+
+
+def check_output(path: str) -> None:
+    """Check that a file can be made at a path.
+
+    Raises:
+        FileNotFoundError: the folder of the file is missing.
+        IsADirectoryError: the path is a folder.
+    """
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise _error(errno.ENOENT, str(folder))
+    if os.path.isdir(path):
+        raise _error(errno.EISDIR, path)
+
+
+def _error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)  # of the subclass that fits the code

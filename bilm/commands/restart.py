@@ -1,0 +1,42 @@
+"""`bilm restart`: a run goes on from its last checkpoint."""
+
+import argparse
+
+from bilm.commands import arguments, checks, runs
+from bilm.options import replace_options
+from bilm.text import find_files
+
+NAME = "restart"
+SUMMARY = (
+    "Go on from the last checkpoint of a run, by its options, on the same text or new."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the command."""
+    arguments.add_save_dir(parser, "folder of the run, where it goes on writing")
+    arguments.add_vocab_file(parser)
+    arguments.add_text(parser, "--train_prefix", "to train on")
+    arguments.add_length_options(parser)
+    parser.add_argument(
+        "--n_train_tokens",
+        type=arguments.natural,
+        metavar="N",
+        default=0,  # not that of the options: the text may be new
+        help="tokens of the text, from which the number of steps follows; 0: they are "
+        "counted",
+    )
+    arguments.add_run_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train on from the last checkpoint."""
+    checks.check_run(args.save_dir)
+    checks.check_files([args.vocab_file])
+    find_files(args.train_prefix)
+    options, ckpt_file = runs.last_checkpoint(args.save_dir)
+    vocab = runs.open_vocabulary_of_run(args, options)
+    names = (*arguments.LENGTH_OPTIONS, "n_train_tokens")
+    options = replace_options(options, **arguments.options_given(args, names))
+    runs.train_on_text(args, options, vocab, restart_ckpt_file=ckpt_file)
+    return 0

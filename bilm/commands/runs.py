@@ -1,0 +1,107 @@
+"""What the commands on a training run share: its vocabulary, its text, the training."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bilm.errors import InputError
+from bilm.options import replace_options, training_options_from_dict
+
+if TYPE_CHECKING:
+    from bilm.data import BidirectionalLMDataset, LMDataset, Vocabulary
+    from bilm.options import TrainingOptions
+
+logger = logging.getLogger(__name__)
+
+
+def open_vocabulary(vocab_file: str, options: TrainingOptions) -> Vocabulary:
+    """Load a vocabulary, with the characters of its words for a character model."""
+    from bilm.training import load_vocab
+
+    chars = options.char_cnn
+    return load_vocab(vocab_file, chars.max_characters_per_token if chars else None)
+
+
+def open_vocabulary_of_run(
+    args: argparse.Namespace, options: TrainingOptions
+) -> Vocabulary:
+    """Load the vocabulary that the run in `--save_dir` was trained with.
+
+    Raises:
+        InputError: the vocabulary has not as many words as the softmax of the run.
+    """
+    vocab = open_vocabulary(args.vocab_file, options)
+    if vocab.size != options.n_tokens_vocab:
+        raise InputError(
+            f"{args.vocab_file} has {vocab.size} words, but the run in {args.save_dir} "
+            f"has {options.n_tokens_vocab}: give the vocabulary it was trained with"
+        )
+    return vocab
+
+
+def last_checkpoint(save_dir: str) -> tuple[TrainingOptions, str]:
+    """Find the options of a run and the prefix of its last checkpoint."""
+    from bilm.training import load_options_latest_checkpoint
+
+    options, ckpt_file = load_options_latest_checkpoint(save_dir)
+    return training_options_from_dict(options), ckpt_file
+
+
+def open_text(
+    patterns: Sequence[str],
+    vocab: Vocabulary,
+    options: TrainingOptions,
+    **settings: Any,
+) -> LMDataset | BidirectionalLMDataset:
+    """Open shards of text, in both directions where the options say so.
+
+    Args:
+        patterns: names and glob patterns of the shards.
+        vocab: turns tokens into ids.
+        options: those of the model.
+        **settings: `test`, `shuffle_on_load` and `seed` of the data set.
+    """
+    from bilm.data import BidirectionalLMDataset, LMDataset
+
+    kind = BidirectionalLMDataset if options.bidirectional else LMDataset
+    return kind(patterns, vocab, **settings)
+
+
+def train_on_text(
+    args: argparse.Namespace,
+    options: TrainingOptions,
+    vocab: Vocabulary,
+    restart_ckpt_file: str | None = None,
+) -> None:
+    """Train as the flags of `bilm train` or `bilm restart` say.
+
+    Args:
+        args: the parsed command line.
+        options: final, but for `n_train_tokens`, which is counted where it is 0.
+        vocab: the vocabulary, as many words as the options say.
+        restart_ckpt_file: checkpoint to go on from, none for new weights.
+    """
+    from bilm.training import train
+
+    data = open_text(
+        args.train_prefix, vocab, options, shuffle_on_load=args.shuffle, seed=args.seed
+    )
+    if not options.n_train_tokens:
+        n_tokens = data.count_tokens()
+        logger.info("counted %s tokens of text", f"{n_tokens:,}")
+        options = replace_options(options, n_train_tokens=n_tokens)
+    train(
+        options,
+        data,
+        args.n_gpus,
+        args.save_dir,
+        args.log_dir or args.save_dir,
+        restart_ckpt_file,
+        seed=args.seed,
+        checkpoint_every=args.checkpoint_every,
+        keep=args.keep,
+        log_every=args.log_every,
+    )

@@ -1,0 +1,44 @@
+"""What commands write: results to standard output, progress to standard error."""
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+
+from tqdm import tqdm
+
+
+def say(text: str) -> None:
+    """Write a result of the command to standard output, as a line (or several)."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+class ProgressHandler(logging.Handler):
+    """Write log lines above a progress bar instead of through it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            tqdm.write(self.format(record), file=sys.stderr)
+        except Exception:  # as every handler of `logging`: a log line ends no run
+            self.handleError(record)
+
+
+@contextlib.contextmanager
+def logging_to_stderr(debug: bool = False) -> Iterator[None]:
+    """Show what the package logs inside the block, with the time of day.
+
+    Args:
+        debug: show the messages of level DEBUG too, not only INFO and above.
+    """
+    logger = logging.getLogger("bilm")
+    handler = ProgressHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    level_before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if debug else logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level_before)

@@ -1,0 +1,77 @@
+"""`bilm train`: a new run."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from typing import TYPE_CHECKING
+
+from bilm.commands import arguments, checks, runs
+from bilm.options import read_training_options, replace_options
+from bilm.presets import PRESETS, preset
+from bilm.text import find_files
+
+if TYPE_CHECKING:
+    from bilm.data import Vocabulary
+    from bilm.options import TrainingOptions
+
+NAME = "train"
+SUMMARY = "Train a biLM on shards of text."
+
+logger = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the command."""
+    arguments.add_save_dir(parser, "folder to write checkpoints and options.json to")
+    arguments.add_vocab_file(parser)
+    arguments.add_text(parser, "--train_prefix", "to train on")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--options", metavar="FILE", help="options.json to train by (default: --preset)"
+    )
+    source.add_argument(
+        "--preset", choices=PRESETS, default="original", help="size of the model"
+    )
+    arguments.add_length_options(parser)
+    parser.add_argument(
+        "--n_train_tokens",
+        type=arguments.natural,
+        metavar="N",
+        help="tokens of the text, from which the number of steps follows; 0: they are "
+        "counted (default: that of the options)",
+    )
+    arguments.add_network_options(parser)
+    arguments.add_run_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train from new weights."""
+    checks.check_files([args.vocab_file])
+    find_files(args.train_prefix)
+    options = chosen_options(args)
+    vocab = runs.open_vocabulary(args.vocab_file, options)
+    runs.train_on_text(args, _with_size_of(vocab, options), vocab)
+    return 0
+
+
+def chosen_options(args: argparse.Namespace) -> TrainingOptions:
+    """Return the options of the file or the preset, with those that flags set."""
+    if args.options:
+        options = read_training_options(args.options)
+    else:
+        options = preset(args.preset)
+    names = (*arguments.LENGTH_OPTIONS, "n_train_tokens", *arguments.NETWORK_OPTIONS)
+    return replace_options(options, **arguments.options_given(args, names))
+
+
+def _with_size_of(vocab: Vocabulary, options: TrainingOptions) -> TrainingOptions:
+    if options.n_tokens_vocab not in (0, vocab.size):
+        logger.info(
+            "the options have n_tokens_vocab %d, the vocabulary has %d words: training "
+            "with %d",
+            options.n_tokens_vocab,
+            vocab.size,
+            vocab.size,
+        )
+    return replace_options(options, n_tokens_vocab=vocab.size)
