@@ -1,0 +1,166 @@
+"""`weight_layers`, eagerly and in TensorFlow 1 graphs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tiny import Model, assert_near
+
+from bilm import Batcher, BidirectionalLanguageModel, weight_layers
+from bilm.elmo import l2_term, mix_layers
+
+v1 = tf.compat.v1
+N_LAYERS, DIM = 3, 4
+DRAW = np.random.default_rng(0)
+LAYERS = DRAW.normal(1, 2, (2, N_LAYERS, 5, DIM)).astype(np.float32)
+MASK = np.array([[True] * 5, [True, True, False, False, False]])
+OPS = {"lm_embeddings": LAYERS, "mask": MASK}
+LOGITS = np.array([0.3, -0.8, 1.1], np.float32)
+
+
+def tensors() -> dict[str, tf.Tensor]:
+    return {name: tf.constant(value) for name, value in OPS.items()}
+
+
+def plain_mix(logits: np.ndarray, gamma: float, layers: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(logits + 1 / len(logits))
+    weights = exponentials / exponentials.sum()
+    return gamma * sum(w * layers[:, k] for k, w in enumerate(weights))
+
+
+def plain_norm(layers: np.ndarray) -> np.ndarray:
+    normed = np.empty_like(layers)
+    for k in range(N_LAYERS):
+        values = layers[:, k][MASK]  # [unmasked tokens, DIM]
+        normed[:, k] = (layers[:, k] - values.mean()) / np.sqrt(values.var() + 1e-12)
+    return normed
+
+
+def in_graph(build: Callable[[], Any], assign: bool = True) -> Any:
+    """Run what `build` makes in a graph of its own, with W = LOGITS and gamma 2."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        tensors = build()
+        session.run(v1.global_variables_initializer())
+        for variable in v1.global_variables() if assign else []:
+            is_gamma = variable.op.name.endswith("gamma")
+            session.run(variable.assign([2.0] if is_gamma else LOGITS))
+        return session.run(tensors)
+
+
+def names_of(variables: list[Any]) -> set[str]:
+    return {variable.op.name for variable in variables}
+
+
+def test_untrained_weights_are_the_average() -> None:
+    result = weight_layers("input", tensors(), l2_coef=1.0)
+    assert_near(result["weighted_op"], LAYERS.mean(1))
+    assert float(result["regularization_op"]) == 0
+
+
+def test_layer_norm_is_over_unmasked_values() -> None:
+    result = weight_layers("input", tensors(), do_layer_norm=True)["weighted_op"]
+    assert_near(result.numpy()[MASK], plain_norm(LAYERS).mean(1)[MASK])
+    other = LAYERS.copy()
+    other.swapaxes(1, 2)[~MASK] = 1e3  # padding, whatever its values
+    ops = {"lm_embeddings": tf.constant(other), "mask": tf.constant(MASK)}
+    again = weight_layers("input", ops, do_layer_norm=True)["weighted_op"]
+    assert_near(again.numpy()[MASK], result.numpy()[MASK])
+
+
+def test_top_only_is_the_last_layer() -> None:
+    result = weight_layers("input", tensors(), l2_coef=1.0, use_top_only=True)
+    np.testing.assert_array_equal(result["weighted_op"], LAYERS[:, -1])
+    assert float(result["regularization_op"]) == 0
+
+
+def test_pure_functions() -> None:
+    mixed = mix_layers(tf.constant(LAYERS), tf.constant(LOGITS), tf.constant([1.5]))
+    assert_near(mixed, plain_mix(LOGITS, 1.5, LAYERS))
+    assert_near(l2_term(tf.constant(LOGITS), 0.5), 0.5 * np.sum(LOGITS**2))
+    assert float(l2_term(tf.constant(LOGITS), None)) == 0
+
+
+def test_inside_a_function_it_is_as_eagerly() -> None:
+    call = tf.function(lambda ops: weight_layers("input", ops)["weighted_op"])
+    assert_near(call(tensors()), LAYERS.mean(1))
+
+
+def test_takes_what_the_model_gives(char_model: Model) -> None:
+    model = BidirectionalLanguageModel(*char_model)
+    ops = model(Batcher(None, 8).batch_sentences([["1", "2"], ["3"]]))
+    result = weight_layers("input", ops)["weighted_op"]
+    assert_near(result, ops["lm_embeddings"].numpy().mean(1))
+
+
+@pytest.mark.parametrize("do_layer_norm", [False, True])
+def test_graph_with_trained_weights(do_layer_norm: bool) -> None:
+    def build() -> dict[str, Any]:
+        return weight_layers(
+            "input", tensors(), l2_coef=0.5, do_layer_norm=do_layer_norm
+        )
+
+    result = in_graph(build)
+    layers = plain_norm(LAYERS) if do_layer_norm else LAYERS
+    expected = plain_mix(LOGITS, 2.0, layers)
+    assert_near(result["weighted_op"][MASK], expected[MASK])
+    assert_near(result["regularization_op"], 0.5 * np.sum(LOGITS**2))
+
+
+def test_graph_starts_with_the_average() -> None:
+    result = in_graph(lambda: weight_layers("input", tensors()), assign=False)
+    assert_near(result["weighted_op"], LAYERS.mean(1))
+
+
+def test_graph_has_two_trainable_variables() -> None:
+    with tf.Graph().as_default():
+        weight_layers("input", tensors(), l2_coef=0.5)
+        expected = {"input_ELMo_W", "input_ELMo_gamma"}
+        assert names_of(v1.trainable_variables()) == expected
+        assert names_of(v1.global_variables()) == expected
+        shapes = {v.op.name: v.shape.as_list() for v in v1.global_variables()}
+        assert shapes == {"input_ELMo_W": [3], "input_ELMo_gamma": [1]}
+
+
+def test_graph_of_the_top_has_gamma_alone() -> None:
+    with tf.Graph().as_default():
+        weight_layers("input", tensors(), l2_coef=0.5, use_top_only=True)
+        assert names_of(v1.global_variables()) == {"input_ELMo_gamma"}
+        assert not v1.losses.get_regularization_losses()
+
+    def build() -> Any:
+        return weight_layers("input", tensors(), use_top_only=True)["weighted_op"]
+
+    np.testing.assert_array_equal(in_graph(build), 2 * LAYERS[:, -1])
+
+
+def test_graph_reuses_and_adds_the_l2_term_once() -> None:
+    def build() -> Any:
+        with v1.variable_scope("model"):
+            first = weight_layers("input", tensors(), l2_coef=0.5)
+        with v1.variable_scope("model", reuse=True):
+            second = weight_layers("input", tensors(), l2_coef=0.5)
+        names = {"model/input_ELMo_W", "model/input_ELMo_gamma"}
+        assert names_of(v1.global_variables()) == names
+        losses = v1.losses.get_regularization_losses()
+        assert len(losses) == 1
+        return first["weighted_op"], second["weighted_op"], losses[0]
+
+    first, second, loss = in_graph(build)
+    np.testing.assert_array_equal(first, second)
+    assert_near(loss, 0.5 * np.sum(LOGITS**2))
+
+
+def test_graph_refuses_a_name_twice_without_reuse() -> None:
+    with tf.Graph().as_default():
+        weight_layers("input", tensors())
+        with pytest.raises(ValueError, match="already exists"):
+            weight_layers("input", tensors())
+
+
+@pytest.mark.parametrize("l2_coef", [None, 0.0])
+def test_graph_without_a_coefficient_has_no_loss(l2_coef: float | None) -> None:
+    with tf.Graph().as_default():
+        weight_layers("input", tensors(), l2_coef=l2_coef)
+        assert not v1.losses.get_regularization_losses()
