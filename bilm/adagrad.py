@@ -84,10 +84,11 @@ def clip_by_global_norm(
     squares = tf.stack([tf.reduce_sum(tf.square(v)) for v in values])
     norm = tf.sqrt(tf.reduce_sum(squares))
     scale = limit / tf.maximum(norm, limit)
-    return [_scaled(g, scale) for g in gradients], tf.sqrt(squares), norm
+    return [scaled(g, scale) for g in gradients], tf.sqrt(squares), norm
 
 
-def _scaled(gradient: Gradient, scale: tf.Tensor) -> Gradient:
+def scaled(gradient: Gradient, scale: tf.Tensor) -> Gradient:
+    """The gradient times a scalar."""
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(
             gradient.values * scale, gradient.indices, gradient.dense_shape

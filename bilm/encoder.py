@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from bilm.products import product
+
 ACTIVATIONS = {"relu": tf.nn.relu, "tanh": tf.nn.tanh}
 
 
@@ -60,13 +62,14 @@ def encode_characters(weights: CharCnn, ids: tf.Tensor) -> tf.Tensor:
 
 def affine(weights: Affine, inputs: tf.Tensor) -> tf.Tensor:
     """`inputs W + b`: [..., in] to [..., out]."""
-    return tf.linalg.matmul(inputs, weights.weight) + weights.bias
+    return product(inputs, weights.weight) + weights.bias
 
 
 def _convolve_and_pool(characters: tf.Tensor, filters: Affine) -> tf.Tensor:
     """Maximum over all positions of a VALID convolution, without bias: [U, n]."""
     kernel = tf.squeeze(filters.weight, 0)  # [w, E, n]
-    return tf.reduce_max(tf.nn.conv1d(characters, kernel, 1, "VALID"), 1)
+    convolved = tf.nn.conv1d(tf.cast(characters, kernel.dtype), kernel, 1, "VALID")
+    return tf.cast(tf.reduce_max(convolved, 1), tf.float32)
 
 
 def _highway(weights: Highway, inputs: tf.Tensor) -> tf.Tensor:

@@ -126,6 +126,7 @@ def _mean_losses(
 
     step = tf.function(
         step,
+        autograph=False,  # no Python branch on a tensor; tracing is faster
         input_signature=(
             input_signature(network, unroll_steps),
             state_signature(network),

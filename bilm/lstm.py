@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bilm.products import product, product_over_rows
+
 FORGET_BIAS = 1.0  # added to the forget gate here, and part of no file
 
 
@@ -96,7 +98,7 @@ def unroll(
 
 def scan(
     inputs: tf.Tensor,
-    lengths: tf.Tensor,
+    lengths: tf.Tensor | None,
     state: LstmState,
     weights: LstmWeights,
     clips: Clips,
@@ -105,7 +107,8 @@ def scan(
 
     Args:
         inputs: [T, B, I], T known only when it runs.
-        lengths: int32 [B]; row b has its real inputs at steps below lengths[b].
+        lengths: int32 [B]; row b has its real inputs at steps below lengths[b]. None
+            where rows have no padding, or where nobody asks what follows their end.
         state: the state before the first step.
         weights: of this layer.
         clips: limits of the layer.
@@ -120,9 +123,12 @@ def scan(
 
     def body(t: tf.Tensor, old: LstmState, outputs: tf.TensorArray) -> Any:
         new, _ = _step(gates[t], old, recurrent, weights.projection, clips)
-        alive = (t < lengths)[:, None]
-        kept = LstmState(tf.where(alive, new.c, old.c), tf.where(alive, new.m, old.m))
-        return t + 1, kept, outputs.write(t, kept.m)
+        if lengths is not None:
+            alive = (t < lengths)[:, None]
+            new = LstmState(
+                tf.where(alive, new.c, old.c), tf.where(alive, new.m, old.m)
+            )
+        return t + 1, new, outputs.write(t, new.m)
 
     _, final, outputs = tf.while_loop(
         lambda t, *_: t < steps, body, (tf.constant(0), state, outputs)
@@ -136,7 +142,7 @@ def _input_gates(
     """Share of the inputs in the gates [T, B, 4H], and the kernel's state rows."""
     size = inputs.shape[-1]
     kernel = tf.convert_to_tensor(weights.kernel)
-    return tf.linalg.matmul(inputs, kernel[:size]) + weights.bias, kernel[size:]
+    return product(inputs, kernel[:size]) + weights.bias, kernel[size:]
 
 
 def _step(
@@ -147,7 +153,7 @@ def _step(
     clips: Clips,
 ) -> tuple[LstmState, _Activations]:
     """One step from the inputs' share of the gates [B, 4H]."""
-    i, j, f, o = tf.split(gates + tf.linalg.matmul(state.m, recurrent), 4, axis=1)
+    i, j, f, o = tf.split(gates + product(state.m, recurrent), 4, axis=1)
     i, j = tf.sigmoid(i), tf.tanh(j)
     f, o = tf.sigmoid(f + FORGET_BIAS), tf.sigmoid(o)
     cell = f * state.c + i * j
@@ -155,7 +161,7 @@ def _step(
     tanh_cell = tf.tanh(clipped_cell)
     hidden = projected = m = o * tanh_cell
     if projection is not None:
-        projected = tf.linalg.matmul(hidden, projection)
+        projected = product(hidden, projection)
         m = _clip(projected, clips.projection)
     saved = _Activations(i, j, f, o, cell, tanh_cell, hidden, projected)
     return LstmState(clipped_cell, m), saved
@@ -215,20 +221,18 @@ def _unroll_backward(
             d_projected.insert(
                 0, _clip_gradient(d_hidden, step.projected, clips.projection)
             )
-            d_hidden = tf.linalg.matmul(
-                d_projected[0], weights.projection, transpose_b=True
-            )
+            d_hidden = product(d_projected[0], weights.projection, transpose=True)
         d_gate, d_c = _step_gradient(step, cell, d_hidden, d_c, clips)
         d_gates.insert(0, d_gate)
-        d_m = tf.linalg.matmul(d_gate, recurrent, transpose_b=True)
+        d_m = product(d_gate, recurrent, transpose=True)
     d_inputs, d_kernel, d_bias = _products_over_time(
         inputs, state, weights, clips, saved, tf.stack(d_gates)
     )
     gradients = [d_inputs, d_c, d_m, d_kernel, d_bias]
     if weights.projection is not None:
-        gradients.append(
-            _product(tf.stack([step.hidden for step in saved]), tf.stack(d_projected))
-        )
+        hidden = tf.stack([step.hidden for step in saved])
+        dtype = weights.projection.dtype
+        gradients.append(product_over_rows(hidden, tf.stack(d_projected), dtype))
     return gradients
 
 
@@ -266,15 +270,7 @@ def _products_over_time(
     limit = None if weights.projection is None else clips.projection
     outputs = [_clip(step.projected, limit) for step in saved[:-1]]
     states = tf.stack([state.m, *outputs])  # [T, B, D], m before each step
-    d_inputs = tf.linalg.matmul(
-        d_gates, weights.kernel[: inputs.shape[-1]], transpose_b=True
-    )
-    d_kernel = _product(tf.concat([inputs, states], 2), d_gates)
+    d_inputs = product(d_gates, weights.kernel[: inputs.shape[-1]], transpose=True)
+    dtype = weights.kernel.dtype
+    d_kernel = product_over_rows(tf.concat([inputs, states], 2), d_gates, dtype)
     return d_inputs, d_kernel, tf.reduce_sum(d_gates, [0, 1])
-
-
-def _product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Sum over steps and rows: [T, B, M] and [T, B, N] to [M, N]."""
-    left = tf.reshape(left, [-1, left.shape[-1]])
-    right = tf.reshape(right, [-1, right.shape[-1]])
-    return tf.linalg.matmul(left, right, transpose_a=True)

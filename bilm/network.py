@@ -38,6 +38,8 @@ class Network(tf.Module):
         values: Mapping[str, np.ndarray] | None = None,
         seed: int = 0,
         trainable: bool = True,
+        compute_dtype: str = "float32",
+        jit_compile: bool = False,
     ):
         """Create the variables.
 
@@ -47,11 +49,20 @@ class Network(tf.Module):
             values: initial values by name; those not given are drawn.
             seed: of the drawn values.
             trainable: whether gradient tapes watch the variables.
+            compute_dtype: of the products of encoder and LSTM layers; `bfloat16` or
+                `float16` for mixed precision.
+            jit_compile: compile the unrolled LSTM layers by XLA.
         """
         super().__init__(name="lm")
         self.options = options
         self.specs = list(specs)
         self.variables_by_name: dict[str, tf.Variable] = {}
+        self._compute_dtype = tf.as_dtype(compute_dtype)
+        self._unroll = (
+            tf.function(unroll, jit_compile=True, autograph=False)
+            if jit_compile
+            else unroll
+        )
         values = values or {}
         for position, spec in enumerate(self.specs):
             value = values.get(spec.name)
@@ -82,7 +93,7 @@ class Network(tf.Module):
         """Weights of the character encoder."""
         options = self.options.char_cnn
         assert options is not None
-        return _char_cnn(options, self.variables_by_name)
+        return _char_cnn(options, self.variables_by_name, self._of_compute_dtype)
 
     def zero_state(self, rows: Any) -> BilmState:
         """The state at the start of a text."""
@@ -106,7 +117,7 @@ class Network(tf.Module):
         layers, final = [], []
         for direction, vectors in enumerate(inputs):
             outputs, state_after = self._direction(
-                direction, vectors, state[direction], unroll, dropout
+                direction, vectors, state[direction], self._unroll, dropout
             )
             layers.append(dropout(outputs[-1], direction, len(outputs)))
             final.append(state_after)
@@ -168,9 +179,15 @@ class Network(tf.Module):
         start = direction * lstm.n_layers * per_layer
         layers = []
         for first in range(start, start + lstm.n_layers * per_layer, per_layer):
-            found = [self.variables_by_name[n] for n in names[first:][:per_layer]]
-            layers.append(LstmWeights(*found, *[None] * (3 - per_layer)))
+            kernel, bias, *projection = [
+                self.variables_by_name[n] for n in names[first:][:per_layer]
+            ]
+            matrices = map(self._of_compute_dtype, [kernel, *projection])
+            layers.append(LstmWeights(next(matrices), bias, next(matrices, None)))
         return layers
+
+    def _of_compute_dtype(self, weight: tf.Variable) -> tf.Tensor:
+        return tf.cast(weight, self._compute_dtype)
 
 
 Dropout = Callable[[tf.Tensor, int, int], tf.Tensor]
@@ -207,9 +224,13 @@ def initial_value(spec: VariableSpec, seed: int, position: int) -> np.ndarray:
     return values * np.float32(2 * scale) - np.float32(scale)
 
 
-def _char_cnn(options: CharCnnOptions, variables: Mapping[str, tf.Variable]) -> CharCnn:
+def _char_cnn(
+    options: CharCnnOptions,
+    variables: Mapping[str, tf.Variable],
+    cast: Callable[[tf.Variable], tf.Tensor],
+) -> CharCnn:
     def pair(weight: str, bias: str) -> Affine:
-        return Affine(variables[f"lm/{weight}"], variables[f"lm/{bias}"])
+        return Affine(cast(variables[f"lm/{weight}"]), variables[f"lm/{bias}"])
 
     filters = [
         pair(f"CNN/W_cnn_{i}", f"CNN/b_cnn_{i}") for i in range(len(options.filters))

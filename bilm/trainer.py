@@ -16,6 +16,7 @@ from bilm.language_model import (
     token_losses,
     training_loss,
 )
+from bilm.loss_scale import LossScale
 from bilm.names import ADAGRAD, N_CHARACTERS, training_variables
 from bilm.network import BilmState, Network, seeded_dropout
 from bilm.options import TrainingOptions
@@ -48,6 +49,8 @@ class Trainer:
         seed: int = 0,
         values: Mapping[str, np.ndarray] | None = None,
         n_replicas: int = 1,
+        mixed_precision: str | None = None,
+        jit_compile: bool = False,
     ):
         """Create the variables.
 
@@ -57,6 +60,9 @@ class Trainer:
             values: variables, slots and `global_step` by their names in a checkpoint,
                 any of them; the others start as in a new training.
             n_replicas: number of devices.
+            mixed_precision: `bfloat16` or `float16` for the products of encoder and
+                LSTM layers; None for float32 throughout.
+            jit_compile: compile the LSTM layers by XLA.
 
         Raises:
             InputError: there are not as many devices.
@@ -66,8 +72,16 @@ class Trainer:
         self.n_replicas = n_replicas
         self._strategy = make_strategy(n_replicas)
         with self._strategy.scope():
-            self.network = Network(options, training_variables(options), values, seed)
+            self.network = Network(
+                options,
+                training_variables(options),
+                values,
+                seed,
+                compute_dtype=mixed_precision or "float32",
+                jit_compile=jit_compile,
+            )
             self.adagrad = Adagrad(self.network.learnt)
+            self._loss_scale = LossScale(active=mixed_precision == "float16")
         for spec, slot in zip(self.network.specs, self.adagrad.slots, strict=True):
             if (name := f"{spec.name}/{ADAGRAD}") in values:
                 slot.assign(values[name])
@@ -75,6 +89,7 @@ class Trainer:
         self._seed = seed
         self._step = tf.function(
             self._step_of_all,
+            autograph=False,
             input_signature=(
                 (input_signature(self.network, options.unroll_steps),) * n_replicas,
                 (state_signature(self.network),) * n_replicas,
@@ -150,7 +165,7 @@ class Trainer:
             loss_of = training_loss(self.network, inputs, self.options.samples)
             batch = token_losses(self.network, inputs, state, dropout, loss_of)
             loss = tf.reduce_mean(batch.losses)
-            target = loss * self.options.unroll_steps
+            target = self._loss_scale.multiply(loss * self.options.unroll_steps)
         gradients = [
             _dense_where_smaller(gradient, variable)
             for gradient, variable in zip(
@@ -158,10 +173,13 @@ class Trainer:
             )
         ]
         loss, *gradients = _mean_over_replicas([loss, *gradients])
+        gradients = [self._loss_scale.divide(join_duplicates(g)) for g in gradients]
         clipped, norms, norm = clip_by_global_norm(
-            [join_duplicates(g) for g in gradients], self.options.all_clip_norm_val
+            gradients, self.options.all_clip_norm_val
         )
-        self.adagrad.apply(variables, clipped, rate)
+        self._loss_scale.apply_if_finite(
+            norm, lambda: self.adagrad.apply(variables, clipped, rate)
+        )
         result = StepResult(loss, norm, norms, batch.vectors, batch.outputs)
         return batch.state, result
 

@@ -56,6 +56,8 @@ def train(
     checkpoint_every: int = 1250,
     keep: int = 5,
     log_every: int = 100,
+    mixed_precision: str | None = None,
+    jit_compile: bool = False,
 ) -> str:
     """Train a biLM for `n_epochs`.
 
@@ -71,6 +73,9 @@ def train(
         checkpoint_every: steps between two checkpoints; the last step has one too.
         keep: number of last checkpoints that are kept.
         log_every: steps between two log lines and TensorBoard points.
+        mixed_precision: `bfloat16` or `float16` for the products of encoder and LSTM
+            layers; variables, states, softmax, loss and clipping stay float32.
+        jit_compile: compile the LSTM layers by XLA.
 
     Returns:
         Prefix of the last checkpoint.
@@ -85,7 +90,7 @@ def train(
     values = {}
     if restart_ckpt_file is not None:
         values = checkpoint_values(checked, os.fspath(restart_ckpt_file))
-    trainer = Trainer(checked, seed, values, n_gpus)
+    trainer = Trainer(checked, seed, values, n_gpus, mixed_precision, jit_compile)
     _announce(trainer, schedule, seed)
     save_dir = os.fspath(tf_save_dir)
     os.makedirs(save_dir, exist_ok=True)

@@ -115,8 +115,18 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         "--n_gpus",
         type=positive,
         metavar="N",
-        default=1,
-        help="number of devices to train on",
+        help="number of devices to train on (default: all GPUs that are visible, or "
+        "the CPU)",
+    )
+    parser.add_argument(
+        "--mixed_precision",
+        choices=("bfloat16", "float16"),
+        help="precision of the products of encoder and LSTM layers (default: float32)",
+    )
+    parser.add_argument(
+        "--jit_compile",
+        action="store_true",
+        help="compile the LSTM layers by XLA: a slow start, and perhaps faster steps",
     )
     parser.add_argument(
         "--seed",

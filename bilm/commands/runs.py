@@ -70,6 +70,29 @@ def open_text(
     return kind(patterns, vocab, **settings)
 
 
+def open_training_text(
+    args: argparse.Namespace, vocab: Vocabulary, options: TrainingOptions
+) -> tuple[LMDataset | BidirectionalLMDataset, TrainingOptions]:
+    """Open the shards of `--train_prefix`, and count their tokens where that is due.
+
+    Args:
+        args: the parsed command line of `bilm train` or `bilm restart`.
+        vocab: the vocabulary, as many words as the options say.
+        options: final, but for `n_train_tokens`, which is counted where it is 0.
+
+    Returns:
+        The data, and the options with `n_train_tokens`.
+    """
+    data = open_text(
+        args.train_prefix, vocab, options, shuffle_on_load=args.shuffle, seed=args.seed
+    )
+    if not options.n_train_tokens:
+        n_tokens = data.count_tokens()
+        logger.info("counted %s tokens of text", f"{n_tokens:,}")
+        options = replace_options(options, n_train_tokens=n_tokens)
+    return data, options
+
+
 def train_on_text(
     args: argparse.Namespace,
     options: TrainingOptions,
@@ -80,23 +103,17 @@ def train_on_text(
 
     Args:
         args: the parsed command line.
-        options: final, but for `n_train_tokens`, which is counted where it is 0.
-        vocab: the vocabulary, as many words as the options say.
+        options: as of `open_training_text`.
+        vocab: the vocabulary.
         restart_ckpt_file: checkpoint to go on from, none for new weights.
     """
     from bilm.training import train
 
-    data = open_text(
-        args.train_prefix, vocab, options, shuffle_on_load=args.shuffle, seed=args.seed
-    )
-    if not options.n_train_tokens:
-        n_tokens = data.count_tokens()
-        logger.info("counted %s tokens of text", f"{n_tokens:,}")
-        options = replace_options(options, n_train_tokens=n_tokens)
+    data, options = open_training_text(args, vocab, options)
     train(
         options,
         data,
-        args.n_gpus,
+        n_devices(args),
         args.save_dir,
         args.log_dir or args.save_dir,
         restart_ckpt_file,
@@ -104,4 +121,13 @@ def train_on_text(
         checkpoint_every=args.checkpoint_every,
         keep=args.keep,
         log_every=args.log_every,
+        mixed_precision=args.mixed_precision,
+        jit_compile=args.jit_compile,
     )
+
+
+def n_devices(args: argparse.Namespace) -> int:
+    """Number of devices that `--n_gpus` asks for."""
+    from bilm.devices import visible_devices
+
+    return args.n_gpus or visible_devices()

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from bilm.commands import arguments, checks, runs
+from bilm.commands.terminal import say
 from bilm.options import read_training_options, replace_options
 from bilm.presets import PRESETS, preset
 from bilm.text import find_files
@@ -43,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_network_options(parser)
     arguments.add_run_flags(parser)
+    parser.add_argument(
+        "--benchmark",
+        type=arguments.positive,
+        metavar="N",
+        help="time N steps on this text and say how long the training would take; "
+        "nothing is written",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +59,11 @@ def run(args: argparse.Namespace) -> int:
     find_files(args.train_prefix)
     options = chosen_options(args)
     vocab = runs.open_vocabulary(args.vocab_file, options)
-    runs.train_on_text(args, _with_size_of(vocab, options), vocab)
+    options = _with_size_of(vocab, options)
+    if args.benchmark:
+        say(_speed(args, options, vocab))
+    else:
+        runs.train_on_text(args, options, vocab)
     return 0
 
 
@@ -75,3 +87,35 @@ def _with_size_of(vocab: Vocabulary, options: TrainingOptions) -> TrainingOption
             vocab.size,
         )
     return replace_options(options, n_tokens_vocab=vocab.size)
+
+
+def _speed(
+    args: argparse.Namespace, options: TrainingOptions, vocab: Vocabulary
+) -> str:
+    """Time some steps, and set the result in lines for people."""
+    from bilm.speed import measure_training
+    from bilm.training import training_schedule
+
+    data, options = runs.open_training_text(args, vocab, options)
+    n_devices = runs.n_devices(args)
+    schedule = training_schedule(options, n_devices)
+    speed = measure_training(
+        options,
+        data,
+        n_devices,
+        args.benchmark,
+        schedule,
+        mixed_precision=args.mixed_precision,
+        jit_compile=args.jit_compile,
+    )
+    hour = 3600
+    rows = [
+        ("tokens/s", f"{speed.tokens_per_second:,.0f}"),
+        ("seconds a step", f"{speed.step_seconds:.3f}"),
+        ("steps", f"{schedule.n_steps:,}"),
+        ("hours an epoch", f"{speed.epoch_seconds / hour:,.2f}"),
+        ("hours in all", f"{speed.total_seconds / hour:,.2f}"),
+        ("waiting for data", f"{speed.data_wait:.1%}"),
+        ("memory, MiB", f"{speed.memory_bytes / 2**20:,.0f}"),
+    ]
+    return "\n".join(f"{name:<20}{value:>14}" for name, value in rows)

@@ -1,0 +1,66 @@
+"""Dynamic scaling of the loss, for gradients in float16.
+
+Gradients of 16 bits lose what is below 6e-8. The loss is multiplied by a power of two,
+which is halved when a gradient overflows, and doubled after many steps without.
+
+Source: Micikevicius et al. 2018, "Mixed Precision Training".
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from bilm.adagrad import Gradient, scaled
+
+INITIAL_SCALE = 2.0**15
+DOUBLE_AFTER = 2000  # steps in a row without overflow
+
+
+class LossScale(tf.Module):
+    """The factor, and the count of good steps; nothing at all where not active.
+
+    Args:
+        active: whether to scale, as float16 needs.
+    """
+
+    def __init__(self, active: bool):
+        super().__init__(name="loss_scale")
+        self.active = active
+        if active:
+            self.scale = _counter(INITIAL_SCALE)
+            self._good_steps = _counter(0)
+
+    def multiply(self, loss: tf.Tensor) -> tf.Tensor:
+        """The loss to take the gradient of."""
+        return loss * self.scale if self.active else loss
+
+    def divide(self, gradient: Gradient) -> Gradient:
+        """The gradient of the loss itself."""
+        return scaled(gradient, 1 / self.scale) if self.active else gradient
+
+    def apply_if_finite(self, norm: tf.Tensor, update: Callable[[], None]) -> None:
+        """Run `update` unless the gradients' norm overflowed, and adapt the factor."""
+        if not self.active:
+            update()
+            return
+
+        def good() -> tuple[tf.Tensor, tf.Tensor]:
+            update()
+            due = self._good_steps + 1 >= DOUBLE_AFTER
+            return (
+                tf.where(due, self.scale * 2, self.scale),
+                tf.where(due, 0, self._good_steps + 1),
+            )
+
+        def overflowed() -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.maximum(self.scale / 2, 1.0), tf.constant(0)
+
+        scale, good_steps = tf.cond(tf.math.is_finite(norm), good, overflowed)
+        self.scale.assign(scale)
+        self._good_steps.assign(good_steps)
+
+
+def _counter(value: float | int) -> tf.Variable:
+    """All replicas see the same common norm, and so count alike."""
+    first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return tf.Variable(value, trainable=False, aggregation=first)

@@ -1,0 +1,31 @@
+"""Matrix products in the precision of the weights, with float32 around them.
+
+With `--mixed_precision` the network hands out weights of 16 bits; variables, states and
+everything between two products stay float32.
+"""
+
+import tensorflow as tf
+
+
+def product(inputs: tf.Tensor, weight: tf.Tensor, transpose: bool = False) -> tf.Tensor:
+    """`inputs W`, or `inputs W^T`: float32 [..., in] to float32 [..., out].
+
+    Args:
+        inputs: float32.
+        weight: [in, out] of any precision, in which the product is taken.
+        transpose: the weight is [out, in].
+    """
+    result = tf.linalg.matmul(
+        tf.cast(inputs, weight.dtype), weight, transpose_b=transpose
+    )
+    return tf.cast(result, tf.float32)
+
+
+def product_over_rows(left: tf.Tensor, right: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """`left^T right` summed over all leading axes: [..., M] and [..., N] to [M, N].
+
+    Both are float32; the product is taken in, and returned as, `dtype`.
+    """
+    left = tf.reshape(tf.cast(left, dtype), [-1, left.shape[-1]])
+    right = tf.reshape(tf.cast(right, dtype), [-1, right.shape[-1]])
+    return tf.linalg.matmul(left, right, transpose_a=True)
