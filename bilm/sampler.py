@@ -31,16 +31,21 @@ class LogUniformSampler:
 
     def sample(self) -> Sample:
         """Draw until `n_samples` distinct ids are there."""
-        draws: np.ndarray = np.empty(0, np.int32)
-        distinct: np.ndarray = draws
-        first: np.ndarray = draws
-        while len(distinct) < self.n_samples:
-            more = self._draw(2 * self.n_samples)
-            draws = np.concatenate([draws, more])
-            distinct, first = np.unique(draws, return_index=True)
-        # The draw that brought the last distinct id is the last that counts.
-        last = np.partition(first, self.n_samples - 1)[self.n_samples - 1]
-        return Sample(distinct[first <= last], int(last) + 1)
+        seen = np.zeros(self.n_words, bool)
+        n_seen = n_draws = 0
+        count = 2 * self.n_samples
+        while True:
+            ids, first = np.unique(self._draw(count), return_index=True)
+            new = np.flatnonzero(~seen[ids])
+            missing = self.n_samples - n_seen
+            if len(new) >= missing:
+                # The draw that brought the last distinct id is the last that counts.
+                new = new[np.argsort(first[new])[:missing]]
+                seen[ids[new]] = True
+                return Sample(_positions(seen), n_draws + int(first[new].max()) + 1)
+            seen[ids[new]] = True
+            n_seen, n_draws = n_seen + len(new), n_draws + count
+            count *= 2
 
     def log_expected_counts(self, ids: np.ndarray, n_draws: int) -> np.ndarray:
         """Log of the expected count 1 - (1 - p)^n_draws of each id, float32."""
@@ -55,3 +60,7 @@ class LogUniformSampler:
     def _probabilities(self, ids: np.ndarray) -> np.ndarray:
         ids = ids.astype(np.float64)
         return np.log((ids + 2) / (ids + 1)) / np.log(self.n_words + 1)
+
+
+def _positions(flags: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(flags).astype(np.int32)
