@@ -7,13 +7,14 @@ Source: Kim et al. 2016, "Character-Aware Neural Language Models"; Jozefowicz et
 2016, "Exploring the Limits of Language Modeling".
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from bilm.products import product
 
 ACTIVATIONS = {"relu": tf.nn.relu, "tanh": tf.nn.tanh}
+GROUPS = 4  # of tokens that are cut to a common length
 
 
 class Affine(NamedTuple):
@@ -43,16 +44,19 @@ class CharCnn(NamedTuple):
 def encode_characters(weights: CharCnn, ids: tf.Tensor) -> tf.Tensor:
     """Encode tokens: character ids int32 [U, C] to vectors [U, D].
 
-    C may be less than the `max_characters_per_token` of the options: the positions
-    after the longest token and the widest filter hold padding alone (`trim_padding`).
+    The tokens are taken in a few groups, each cut to its longest one, which saves time
+    where they come in the order of their length; any order gives the same vectors.
     """
-    characters = tf.gather(weights.char_embed, ids)  # [U, C, E]
     activate = ACTIVATIONS[weights.activation]
-    maxima = [_convolve_and_pool(characters, each) for each in weights.filters]
+    count = tf.shape(ids)[0]
+    maxima = [
+        _pooled_filters(weights, ids[count * g // GROUPS : count * (g + 1) // GROUPS])
+        for g in range(GROUPS)
+    ]
     # Bias and activation are monotonic: after the maximum they give the same values
     # for one position in place of all.
     biases = tf.concat([each.bias for each in weights.filters], 0)
-    tokens = activate(tf.concat(maxima, 1) + biases)  # [U, F]
+    tokens = activate(tf.concat(maxima, 0) + biases)  # [U, F]
     for highway in weights.highways:
         tokens = _highway(highway, tokens)
     if weights.projection is not None:
@@ -65,11 +69,52 @@ def affine(weights: Affine, inputs: tf.Tensor) -> tf.Tensor:
     return product(inputs, weights.weight) + weights.bias
 
 
-def _convolve_and_pool(characters: tf.Tensor, filters: Affine) -> tf.Tensor:
-    """Maximum over all positions of a VALID convolution, without bias: [U, n]."""
-    kernel = tf.squeeze(filters.weight, 0)  # [w, E, n]
-    convolved = tf.nn.conv1d(tf.cast(characters, kernel.dtype), kernel, 1, "VALID")
-    return tf.cast(tf.reduce_max(convolved, 1), tf.float32)
+def trim_padding(ids: tf.Tensor, padding: int, widest_filter: int) -> tf.Tensor:
+    """Cut the characters' axis of [U, C] without changing any maximum of the CNN.
+
+    Behind the longest token stand windows of padding alone, all alike: one for the
+    widest filter is kept.
+    """
+    used = tf.cast(tf.reduce_any(ids != padding, 0), tf.int32)  # [C]
+    longest = tf.reduce_max(used * tf.range(1, tf.size(used) + 1))
+    return ids[:, : longest + widest_filter]
+
+
+def _pooled_filters(weights: CharCnn, ids: tf.Tensor) -> tf.Tensor:
+    """Maxima of all filters over a token's positions, without biases: [U, F]."""
+    padding = weights.char_embed.shape[0] - 1  # the last id of either phase
+    widest = max(each.weight.shape[1] for each in weights.filters)
+    characters = tf.gather(weights.char_embed, trim_padding(ids, padding, widest))
+    return tf.concat([_pooled(characters, each.weight) for each in weights.filters], 1)
+
+
+def _pooled(characters: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+    """Maximum over positions of a VALID convolution: [U, C, E] to [U, n].
+
+    One product over all windows: with 16 values a character TensorFlow's convolution,
+    and more so its gradient, reaches a fraction of that speed on a CPU.
+    """
+    _, width, size, channels = weight.shape
+    positions = tf.shape(characters)[1] - (width - 1)
+    windows = tf.concat([characters[:, i : i + positions] for i in range(width)], 2)
+    kernel = tf.reshape(weight, [width * size, channels])
+    return _maximum_over_positions(product(windows, kernel))
+
+
+@tf.custom_gradient
+def _maximum_over_positions(values: tf.Tensor) -> Any:
+    """Maximum over axis 1 of [U, P, n], with a gradient of few passes over [U, P, n].
+
+    Positions that share the maximum share its gradient, as in `tf.reduce_max`.
+    """
+    maximum = tf.reduce_max(values, 1)
+
+    def gradient(d_maximum: tf.Tensor) -> tf.Tensor:
+        chosen = tf.equal(values, maximum[:, None])
+        count = tf.reduce_sum(tf.cast(chosen, d_maximum.dtype), 1)
+        return tf.where(chosen, (d_maximum / count)[:, None], 0.0)
+
+    return maximum, gradient
 
 
 def _highway(weights: Highway, inputs: tf.Tensor) -> tf.Tensor:

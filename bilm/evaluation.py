@@ -92,7 +92,7 @@ def evaluate(
     batches = data.iter_batches(
         batch_size, unroll_steps, fill_steps=1, keep_incomplete=True
     )
-    inputs = (step_inputs(batch, checked.widest_filter) for batch in batches)
+    inputs = (step_inputs(batch, checked.char_cnn is not None) for batch in batches)
     if drop_incomplete:
         inputs = (_complete_steps(each) for each in inputs)
     losses, n_tokens = _mean_losses(network, inputs, batch_size, unroll_steps)

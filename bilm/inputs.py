@@ -52,7 +52,7 @@ def training_inputs(
         yield [
             step_inputs(
                 {name: array[r * rows :][:rows] for name, array in batch.items()},
-                options.widest_filter,
+                options.char_cnn is not None,
                 samplers[r],
             )
             for r in range(n_replicas)
@@ -61,20 +61,20 @@ def training_inputs(
 
 def step_inputs(
     batch: Mapping[str, np.ndarray],
-    widest_filter: int,
+    uses_characters: bool,
     samplers: Sequence[LogUniformSampler] = (),
 ) -> StepInputs:
     """Gather what a step needs.
 
     Args:
         batch: of `LMDataset` or `BidirectionalLMDataset.iter_batches`.
-        widest_filter: of the character CNN; 0 for word input.
+        uses_characters: the network's input is characters, not words.
         samplers: of negative samples, one for each direction; none for the full
             softmax.
     """
     suffixes = [s for s in SUFFIXES if "token_ids" + s in batch]
     labels = _time_major(batch, "next_token_id", suffixes)
-    tokens, places = _distinct_tokens(batch, suffixes, widest_filter)
+    tokens, places = _distinct_tokens(batch, suffixes, uses_characters)
     if "weights" in batch:
         weights = _time_major(batch, "weights", suffixes)
     else:
@@ -111,17 +111,6 @@ def check_dataset(options: TrainingOptions, data: Dataset) -> None:
         )
 
 
-def trim_padding(characters: np.ndarray, widest_filter: int) -> np.ndarray:
-    """Cut the characters' axis of [U, C] without changing any maximum of the CNN.
-
-    Behind the longest token stand windows of padding alone, all alike: one for the
-    widest filter is kept.
-    """
-    used = np.flatnonzero((characters != PAD_CHARACTER).any(0))
-    longest = int(used[-1]) + 1 if len(used) else 0
-    return characters[:, : longest + widest_filter]
-
-
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct rows of an integer array [M, C], and for each row its place in them."""
     rows = np.ascontiguousarray(rows)
@@ -142,9 +131,9 @@ def _samplers(options: TrainingOptions, seed: list[int]) -> list[LogUniformSampl
 
 
 def _distinct_tokens(
-    batch: Mapping[str, np.ndarray], suffixes: list[str], widest_filter: int
+    batch: Mapping[str, np.ndarray], suffixes: list[str], uses_characters: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    if not widest_filter:
+    if not uses_characters:
         # To look a word up twice costs nothing, and their number stays the same, as
         # sparse gradients of several replicas need it.
         ids = _time_major(batch, "token_ids", suffixes)
@@ -152,7 +141,11 @@ def _distinct_tokens(
     characters = _time_major(batch, "tokens_characters", suffixes)
     shape = characters.shape
     tokens, places = distinct_rows(characters.reshape(-1, shape[-1]))
-    return trim_padding(tokens, widest_filter), places.reshape(shape[:-1])
+    # The encoder cuts tokens of like length together.
+    order = np.argsort((tokens != PAD_CHARACTER).sum(1), kind="stable")
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    return tokens[order], ranks[places].reshape(shape[:-1]).astype(np.int32)
 
 
 def _time_major(

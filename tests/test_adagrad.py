@@ -147,7 +147,7 @@ class Step(NamedTuple):
 def one_step(model: TrainingOptions, samplers: tuple[LogUniformSampler, ...]) -> Step:
     values = small.random_values(training_variables(model))
     trainer = Trainer(model, values=values)
-    inputs = step_inputs(small.batch(model), model.widest_filter, samplers)
+    inputs = step_inputs(small.batch(model), model.char_cnn is not None, samplers)
     network, states = trainer.network, trainer.zero_states()
     tensors = StepInputs(*(tf.constant(each) for each in inputs))
     with tf.GradientTape() as tape:

@@ -63,7 +63,7 @@ def train(name: str) -> Trained:
     batches = data.iter_batches(options.batch_size, options.unroll_steps)
     states, losses, norms = trainer.zero_states(), [], []
     for _ in expected["loss"]:
-        inputs = step_inputs(next(batches), options.widest_filter)
+        inputs = step_inputs(next(batches), options.char_cnn is not None)
         if FORWARD in expected:
             ids = [expected[FORWARD], expected[BACKWARD]]
             inputs = with_candidates(inputs, ids, options.n_tokens_vocab)

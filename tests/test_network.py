@@ -82,7 +82,7 @@ def as_state(state: oracle.State) -> Any:
 def run(network: Network, state: oracle.State, dropout: Any = no_dropout) -> Losses:
     """Token losses of the batch of these tests, as training computes them."""
     model = network.options
-    inputs = step_inputs(small.batch(model), model.widest_filter, samplers(model))
+    inputs = step_inputs(small.batch(model), model.char_cnn is not None, samplers(model))
     tensors = StepInputs(*(tf.constant(each) for each in inputs))
     loss = training_loss(network, tensors, model.sample_softmax)
     return token_losses(network, tensors, as_state(state), dropout, loss)
@@ -152,7 +152,7 @@ def test_expected_counts_reach_the_loss() -> None:
     """The inputs of a step hold what the oracle computes of the sampler's draws."""
     model = small.options(sample_softmax=True, n_negative_samples_batch=N_SAMPLES)
     batch = small.batch(model)
-    inputs = step_inputs(batch, model.widest_filter, samplers(model))
+    inputs = step_inputs(batch, model.char_cnn is not None, samplers(model))
     for direction, (ids, counts) in enumerate(samples(model)):
         labels = batch["next_token_id" + oracle.SUFFIXES[direction]].T
         np.testing.assert_array_equal(inputs.labels[direction], labels)
