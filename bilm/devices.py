@@ -1,5 +1,7 @@
 """The devices of one machine, as a `tf.distribute` strategy."""
 
+import functools
+
 import tensorflow as tf
 
 from bilm.errors import InputError
@@ -10,11 +12,15 @@ def visible_devices() -> int:
     return max(1, len(tf.config.list_physical_devices("GPU")))
 
 
+@functools.cache
 def make_strategy(n_devices: int) -> tf.distribute.Strategy:
     """A strategy of `n_devices` replicas: TensorFlow's default one for a single one.
 
     Without a GPU the CPU is split into as many logical devices, which shows that a
     training on several devices works but makes nothing faster.
+
+    The strategy of a number is made once: two of them in one process count their
+    reductions alike, and mix them up.
 
     Raises:
         InputError: there are not as many devices.
