@@ -13,9 +13,14 @@ from tqdm.auto import tqdm
 
 from bilm.errors import InputError
 from bilm.inputs import Dataset, StepInputs, check_dataset, step_inputs
-from bilm.language_model import input_signature, state_signature, token_losses
+from bilm.language_model import (
+    in_places,
+    input_signature,
+    losses_of,
+    state_signature,
+)
 from bilm.names import training_variables
-from bilm.network import BilmState, Network, no_dropout
+from bilm.network import BilmState, Network
 from bilm.options import TrainingOptions, as_training_options
 from bilm.prefetch import Prefetcher
 from bilm.softmax import full_softmax_loss_in_pieces
@@ -95,7 +100,7 @@ def evaluate(
     inputs = (step_inputs(batch, checked.char_cnn is not None) for batch in batches)
     if drop_incomplete:
         inputs = (_complete_steps(each) for each in inputs)
-    losses, n_tokens = _mean_losses(network, inputs, batch_size, unroll_steps)
+    losses, n_tokens = _mean_losses(network, inputs, batch_size)
     perplexities = [math.exp(loss) for loss in losses]
     return Evaluation(
         forward=perplexities[0],
@@ -107,28 +112,26 @@ def evaluate(
 
 
 def _mean_losses(
-    network: Network, inputs: Iterable[StepInputs], rows: int, unroll_steps: int
+    network: Network, inputs: Iterable[StepInputs], rows: int
 ) -> tuple[np.ndarray, int]:
     """Mean loss of each direction [K], and the number of tokens of one direction."""
 
+    def loss(hidden: tf.Tensor, labels: tf.Tensor, _: int) -> tf.Tensor:
+        return full_softmax_loss_in_pieces(network.softmax, hidden, labels)
+
     def step(inputs: StepInputs, state: BilmState) -> tuple[tf.Tensor, BilmState]:
-        batch = token_losses(
-            network,
-            inputs,
-            state,
-            no_dropout,
-            lambda hidden, labels, _: full_softmax_loss_in_pieces(
-                network.softmax, hidden, labels
-            ),
-        )
-        weights = tf.reshape(inputs.weights, tf.shape(batch.losses))
-        return tf.reduce_sum(batch.losses * weights, 1), batch.state
+        embedded = in_places(network.encode(inputs.tokens), inputs)
+        outputs, state = network.scan(embedded, None, state)
+        losses = losses_of([layers[-1] for layers in outputs], inputs, loss)
+        return tf.reduce_sum(
+            losses * tf.reshape(inputs.weights, tf.shape(losses)), 1
+        ), state
 
     step = tf.function(
         step,
         autograph=False,  # no Python branch on a tensor; tracing is faster
         input_signature=(
-            input_signature(network, unroll_steps),
+            input_signature(network, None),
             state_signature(network),
         ),
     )

@@ -3,7 +3,7 @@
 Letters: K directions, T steps, B rows, U distinct tokens, C characters, S samples.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -46,15 +46,26 @@ def token_losses(
         loss: the softmax to use.
     """
     vectors = network.encode(inputs.tokens)
-    embedded = [tf.gather(vectors, places) for places in tf.unstack(inputs.places)]
-    outputs, final = network.unroll(embedded, state, dropout)
-    losses = [
-        loss(tf.reshape(hidden, [-1, hidden.shape[-1]]), tf.reshape(labels, [-1]), k)
-        for k, (hidden, labels) in enumerate(
-            zip(outputs, tf.unstack(inputs.labels), strict=True)
-        )
-    ]
-    return Losses(tf.stack(losses), final, vectors, outputs)
+    outputs, final = network.unroll(in_places(vectors, inputs), state, dropout)
+    return Losses(losses_of(outputs, inputs, loss), final, vectors, outputs)
+
+
+def in_places(vectors: tf.Tensor, inputs: StepInputs) -> list[tf.Tensor]:
+    """Put the vectors [U, D] of the tokens where they stand: [K] of [T, B, D]."""
+    return [tf.gather(vectors, places) for places in tf.unstack(inputs.places)]
+
+
+def losses_of(
+    outputs: Sequence[tf.Tensor], inputs: StepInputs, loss: LossOfDirection
+) -> tf.Tensor:
+    """Losses [K, T * B] of the last layer's outputs [K] of [T, B, D]."""
+    labels = tf.unstack(inputs.labels)
+    return tf.stack(
+        [
+            loss(tf.reshape(out, [-1, out.shape[-1]]), tf.reshape(labels[k], [-1]), k)
+            for k, out in enumerate(outputs)
+        ]
+    )
 
 
 def training_loss(
@@ -75,10 +86,10 @@ def training_loss(
     return loss
 
 
-def input_signature(network: Network, unroll_steps: int) -> StepInputs:
+def input_signature(network: Network, unroll_steps: int | None) -> StepInputs:
     """Shapes for which a step is traced once; U, C, B and S may vary from call to call.
 
-    K and T stay fixed, since both are unrolled.
+    K and T stay fixed where the steps are unrolled; with None, T may vary too.
     """
     directions, steps = network.options.n_directions, unroll_steps
     characters = [None] if network.options.char_cnn is not None else []

@@ -104,7 +104,7 @@ class Network(tf.Module):
     def unroll(
         self, inputs: Sequence[tf.Tensor], state: BilmState, dropout: "Dropout"
     ) -> tuple[list[tf.Tensor], BilmState]:
-        """Run T steps, T static, of all directions: training and evaluation.
+        """Run T steps, T static, of all directions: training.
 
         Args:
             inputs: for each direction token vectors [T, B, D].
@@ -124,14 +124,14 @@ class Network(tf.Module):
         return layers, tuple(final)
 
     def scan(
-        self, inputs: Sequence[tf.Tensor], lengths: tf.Tensor, state: BilmState
+        self, inputs: Sequence[tf.Tensor], lengths: tf.Tensor | None, state: BilmState
     ) -> tuple[list[list[tf.Tensor]], BilmState]:
-        """Run any number of steps, each row to its length: prediction.
+        """Run any number of steps, each row to its length: evaluation and prediction.
 
         Args:
             inputs: for each direction token vectors [T, B, D], the backward ones
                 reversed within each row's length.
-            lengths: int32 [B].
+            lengths: int32 [B], or None as in `bilm.lstm.scan`.
             state: before the first step.
 
         Returns:

@@ -10,7 +10,9 @@ import tensorflow as tf
 from bilm.encoder import Affine
 
 NEVER = -1e30  # a logit whose exponential is 0, and which stays finite in sums
-PIECE = 2**25  # logits that exist at once where the softmax is computed in pieces
+# Logits that exist at once where the softmax is computed in pieces: 8 MiB, for which
+# the passes of log-sum-exp find them in the cache.
+PIECE = 2**21
 
 
 class Candidates(NamedTuple):
