@@ -1,5 +1,6 @@
 """Perplexity of a trained model on a held-out text."""
 
+import logging
 import math
 import os
 import sys
@@ -25,6 +26,11 @@ from bilm.options import TrainingOptions, as_training_options
 from bilm.prefetch import Prefetcher
 from bilm.softmax import full_softmax_loss_in_pieces
 from bilm.trainer import checkpoint_values
+
+logger = logging.getLogger(__name__)
+
+# Directions of a sound model differ by some percent.
+SUSPICIOUS_RATIO = 2
 
 
 class Evaluation(NamedTuple):
@@ -102,6 +108,14 @@ def evaluate(
         inputs = (_complete_steps(each) for each in inputs)
     losses, n_tokens = _mean_losses(network, inputs, batch_size)
     perplexities = [math.exp(loss) for loss in losses]
+    if max(perplexities) > SUSPICIOUS_RATIO * min(perplexities):
+        logger.warning(
+            "forward perplexity is %.4g and backward %.4g: training carries its states "
+            "on for ever and never comes back to the zero state, from which this "
+            "evaluation starts; restart the training from this checkpoint for some "
+            "hundred steps, which start from zero again",
+            *perplexities,
+        )
     return Evaluation(
         forward=perplexities[0],
         backward=perplexities[1] if checked.bidirectional else None,

@@ -5,6 +5,7 @@ run in the tests of training, evaluation and prediction.
 """
 
 import argparse
+import inspect
 import logging
 import runpy
 import subprocess
@@ -421,6 +422,8 @@ def test_train_takes_the_original_options_and_counts_the_text(stubs: Stubs) -> N
         "checkpoint_every": 1250,
         "keep": 5,
         "log_every": 100,
+        "mixed_precision": None,
+        "jit_compile": False,
     }
     patterns = stubs.two_ways.call.args[0]
     assert patterns == [TEXT]
@@ -451,6 +454,8 @@ def test_train_flags_reach_their_places(stubs: Stubs) -> None:
         "checkpoint_every": 6,
         "keep": 7,
         "log_every": 8,
+        "mixed_precision": None,
+        "jit_compile": False,
     }
     assert stubs.two_ways.call.kwargs == {"shuffle_on_load": False, "seed": 5}
 
@@ -548,18 +553,23 @@ def test_dump_weights_writes_what_it_is_told(stubs: Stubs, save_dir: str) -> Non
 
 
 def test_dump_embeddings_finds_the_files_of_a_model(stubs: Stubs) -> None:
+    from bilm.dump import dump_bilm_embeddings  # loads TensorFlow
+
     model = GOLDEN / "predict_relu_skip"
     files = (str(model / "options.json"), str(model / "weights.hdf5"))
     argv = ["dump-embeddings", "--dataset_file", TEXT, "--outfile", "o"]
+    signature = inspect.signature(dump_bilm_embeddings).parameters.values()
+    defaults = {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
+    defaults["stateful"] = False
     assert main([*argv, "--model", str(model)]) == 0
     assert stubs.dump_bilm.calls.pop() == Call(
-        (None, TEXT, *files, "o"), {"stateful": True, "batch_size": 128}
+        (None, TEXT, *files, "o"), {**defaults, "stateful": True}
     )
     named = ["--options_file", files[0], "--weight_file", files[1]]
-    rest = ["--vocab_file", VOCAB, "--stateless", "--batch_size", "9"]
+    rest = ["--vocab_file", VOCAB, "--stateless", "--batch_size", "9", "--layers", "1"]
     assert main([*argv, *named, *rest]) == 0
     assert stubs.dump_bilm.call == Call(
-        (VOCAB, TEXT, *files, "o"), {"stateful": False, "batch_size": 9}
+        (VOCAB, TEXT, *files, "o"), {**defaults, "batch_size": 9, "layers": 1}
     )
 
 

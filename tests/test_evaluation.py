@@ -16,6 +16,7 @@ from tiny import (
     write_run,
 )
 
+from bilm import evaluation
 from bilm.errors import InputError
 from bilm.evaluation import evaluate
 from bilm.names import training_variables
@@ -124,3 +125,18 @@ def test_data_and_checkpoint_must_fit_the_options(
         evaluate(WORD_INPUT, forward_only, both)
     with pytest.raises(FileNotFoundError, match="model.ckpt-1"):
         evaluate(WORD_INPUT, tmp_path / "model.ckpt-1", both)
+
+
+@pytest.mark.parametrize("losses, warned", [([4.0, 4.2], False), ([4.0, 5.0], True)])
+def test_directions_far_apart_are_warned_of(
+    losses: list[float],
+    warned: bool,
+    both_ways: str,
+    corpus: Corpus,
+    data: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(evaluation, "_mean_losses", lambda *_: (np.array(losses), 9))
+    evaluate(WORD_INPUT, both_ways, data(WORD_INPUT, corpus.heldout, test=True))
+    assert ("forward perplexity is 54.6 and backward 148.4" in caplog.text) == warned

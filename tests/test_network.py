@@ -82,7 +82,9 @@ def as_state(state: oracle.State) -> Any:
 def run(network: Network, state: oracle.State, dropout: Any = no_dropout) -> Losses:
     """Token losses of the batch of these tests, as training computes them."""
     model = network.options
-    inputs = step_inputs(small.batch(model), model.char_cnn is not None, samplers(model))
+    inputs = step_inputs(
+        small.batch(model), model.char_cnn is not None, samplers(model)
+    )
     tensors = StepInputs(*(tf.constant(each) for each in inputs))
     loss = training_loss(network, tensors, model.sample_softmax)
     return token_losses(network, tensors, as_state(state), dropout, loss)

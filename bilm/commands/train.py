@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.positive,
         metavar="N",
         help="time N steps on this text and say how long the training would take; "
-        "nothing is written",
+        "nothing is written (default: train)",
     )
 
 
