@@ -12,6 +12,7 @@ from bilm.version import __version__
 if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from bilm.batcher import Batcher, TokenBatcher
     from bilm.elmo import weight_layers
+    from bilm.embeddings_file import read_embeddings
     from bilm.model import (
         BidirectionalLanguageModel,
         dump_bilm_embeddings,
@@ -25,6 +26,7 @@ __all__ = [
     "__version__",
     "dump_bilm_embeddings",
     "dump_token_embeddings",
+    "read_embeddings",
     "weight_layers",
 ]
 
@@ -34,6 +36,7 @@ _MODULE_OF = {
     "BidirectionalLanguageModel": "bilm.model",
     "dump_bilm_embeddings": "bilm.model",
     "dump_token_embeddings": "bilm.model",
+    "read_embeddings": "bilm.embeddings_file",
     "weight_layers": "bilm.elmo",
 }
 

@@ -1,10 +1,16 @@
 """`BidirectionalLanguageModel`: a trained biLM that embeds sentences."""
 
+import functools
 import os
-from typing import Any
+from collections import ChainMap
+from collections.abc import Iterator
+from typing import Any, cast
 
+import numpy as np
 import tensorflow as tf
 
+from bilm.batcher import Batcher, TokenBatcher
+from bilm.embedding import Embedder, Sentences, Window
 from bilm.errors import InputError
 from bilm.names import (
     char_cnn_variables,
@@ -15,7 +21,8 @@ from bilm.names import (
 from bilm.network import BilmState, Network
 from bilm.options import ModelOptions, read_model_options
 from bilm.prediction import Embeddings, embed_sentences, encode_tokens
-from bilm.weights import dataset_shapes, read_embedding, read_weights
+from bilm.reading import BATCH_TOKENS, Layers, Reading, check_reading
+from bilm.weights import dataset_shapes, read_embedding, stored_weights
 
 Path = str | os.PathLike[str]
 N_CHARACTERS = 262  # of prediction: 0 pads a sentence
@@ -77,9 +84,12 @@ class BidirectionalLanguageModel:
             self.network.zero_state(max_batch_size if stateful else 0),
         )
         ids = self._ids_spec(use_character_inputs)
-        self._embed = tf.function(self._compute, input_signature=[ids])
+        # Nothing needs autograph, and tracing is faster without.
+        self._embed = tf.function(self._compute, input_signature=[ids], autograph=False)
         self._encode = tf.function(
-            lambda ids: encode_tokens(self.network, ids), input_signature=[ids]
+            lambda ids: encode_tokens(self.network, ids),
+            input_signature=[ids],
+            autograph=False,
         )
 
     def __call__(self, ids: Any) -> dict[str, tf.Tensor]:
@@ -89,6 +99,82 @@ class BidirectionalLanguageModel:
             InputError: rank, width, range or number of rows break a rule.
         """
         return self._embed(self._checked(ids))._asdict()
+
+    def embed(
+        self,
+        sentences: Sentences,
+        layers: Layers = "all",
+        batch_tokens: int = BATCH_TOKENS,
+        *,
+        pool: str | None = None,
+        stateful: bool = False,
+        batcher: Batcher | TokenBatcher | None = None,
+    ) -> Iterator[np.ndarray]:
+        """Embed any number of sentences, given as lists of tokens, one after the other.
+
+        A vector depends on its sentence alone, also where the model is stateful: its
+        states are neither read nor changed. Memory stays flat; it grows with
+        `batch_tokens` and with the longest sentence.
+
+        Args:
+            sentences: lists of tokens; taken as they are needed.
+            layers: `all`; `top`; `average`, their plain mean; or the number of one, 0
+                being the token vector.
+            batch_tokens: tokens that are embedded at once, `<S>` and `</S>` included.
+                The default fits 4 GiB with the original size.
+            pool: `mean` for the mean over the tokens of each sentence (zeros where it
+                has none); None for a vector of each token.
+            stateful: as the dump of bilm-tf, each sentence starts from the state after
+                the one before, the first one from zeros.
+            batcher: a `TokenBatcher`, which models of token ids need; characters need
+                none.
+
+        Yields:
+            For each sentence, in order, float32 [n_layers + 1, tokens, directions *
+            projection_dim], without padding; without the first axis but for `all`, and
+            without the tokens where pooled.
+
+        Raises:
+            InputError: a sentence is a text, a token is not, or an argument breaks a
+                rule.
+        """
+        reading = Reading(layers, pool, batch_tokens, stateful=stateful)
+        windows = self.embed_windows(sentences, reading, batcher)
+        return (vectors for window in windows for vectors in window.vectors)
+
+    def embed_windows(
+        self,
+        sentences: Sentences,
+        reading: Reading,
+        batcher: Batcher | TokenBatcher | None = None,
+        state: BilmState | None = None,
+    ) -> Iterator[Window]:
+        """What `embed` does, by the windows in which sentences are embedded together.
+
+        Args:
+            sentences: lists of tokens.
+            reading: how.
+            batcher: as for `embed`.
+            state: of one row, to start from where stateful; zeros by default.
+        """
+        check_reading(reading, self.options)
+        batcher = batcher or self._batcher
+        return self.embedder.windows(sentences, batcher, reading, state)
+
+    @functools.cached_property
+    def embedder(self) -> Embedder:
+        """What embeds lists of tokens."""
+        return Embedder(self.network)
+
+    @functools.cached_property
+    def _batcher(self) -> Batcher:
+        if "lm/embedding" in self.network.variables_by_name:
+            raise InputError(
+                "a model of token ids needs batcher=TokenBatcher(vocab_file) to embed "
+                "tokens"
+            )
+        assert self.options.char_cnn is not None
+        return Batcher(None, self.options.char_cnn.max_characters_per_token)
 
     def encode_tokens(self, ids: Any) -> tf.Tensor:
         """Context-free vectors float32 [batch, tokens, projection_dim] of ids."""
@@ -167,8 +253,8 @@ def _character_network(options: ModelOptions, weight_file: Path) -> Network:
             "use_character_inputs=False"
         )
     specs = model_variables(options)
-    values = read_weights(weight_file, specs)
-    return Network(options, specs, values, trainable=False)
+    with stored_weights(weight_file, specs, convert=_shared) as values:
+        return Network(options, specs, values, trainable=False)
 
 
 def _token_network(
@@ -188,7 +274,14 @@ def _token_network(
     unused = ["embedding"]
     if options.char_cnn is not None:
         unused += [s.hdf5 for s in char_cnn_variables(options.char_cnn, width)]
-    values = read_weights(weight_file, specs, unused)
     spec = embedding_variable(len(embedding), width)
-    values[spec.name] = embedding
-    return Network(options, [spec, *specs], values, trainable=False)
+    with stored_weights(weight_file, specs, unused, _shared) as stored:
+        values = ChainMap({spec.name: embedding}, cast(dict, stored))
+        return Network(options, [spec, *specs], values, trainable=False)
+
+
+def _shared(values: np.ndarray) -> tf.Tensor | np.ndarray:
+    """A tensor in the memory of an array; in a graph the array itself."""
+    if not tf.executing_eagerly():
+        return values
+    return tf.experimental.dlpack.from_dlpack(values.__dlpack__())

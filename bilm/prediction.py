@@ -67,13 +67,18 @@ def encode_tokens(network: Network, ids: tf.Tensor) -> tf.Tensor:
         return tf.where((ids > 0)[..., None], vectors, 0.0)
     size, before = ids.shape[-1], tf.shape(ids)[:-1]
     distinct, places = tf.raw_ops.UniqueV2(x=tf.reshape(ids, [-1, size]), axis=[0])
+    vectors = encode_distinct(network, distinct)
+    dim = network.options.lstm.projection_dim
+    return tf.reshape(tf.gather(vectors, places), tf.concat([before, [dim]], 0))
+
+
+def encode_distinct(network: Network, characters: tf.Tensor) -> tf.Tensor:
+    """Context-free vectors [U, D] of prediction ids [U, C], each row encoded."""
     char_cnn = network.char_cnn()
     # The table of prediction has a row of zeros for id 0, which no file holds.
     table = tf.pad(tf.convert_to_tensor(char_cnn.char_embed), [[FIRST_ID, 0], [0, 0]])
-    trimmed = _trim_padding(distinct, network.options.widest_filter)
-    vectors = encode_characters(char_cnn._replace(char_embed=table), trimmed)
-    dim = network.options.lstm.projection_dim
-    return tf.reshape(tf.gather(vectors, places), tf.concat([before, [dim]], 0))
+    trimmed = _trim_padding(characters, network.options.widest_filter)
+    return encode_characters(char_cnn._replace(char_embed=table), trimmed)
 
 
 def _trim_padding(characters: tf.Tensor, widest_filter: int) -> tf.Tensor:

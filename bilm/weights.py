@@ -1,7 +1,10 @@
 """`weights.hdf5` and embedding files: reading with every array checked, and writing."""
 
+import contextlib
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import h5py
 import numpy as np
@@ -11,6 +14,7 @@ from bilm.files import replacing
 from bilm.names import VariableSpec
 
 Path = str | os.PathLike[str]
+_ALIGNMENT = 64  # bytes
 
 
 def read_weights(
@@ -29,6 +33,22 @@ def read_weights(
     Raises:
         InputError: all arrays that are missing, extra, misshapen or not finite.
     """
+    with stored_weights(path, specs, unused) as stored:
+        return dict(stored)
+
+
+@contextlib.contextmanager
+def stored_weights(
+    path: Path,
+    specs: Sequence[VariableSpec],
+    unused: Sequence[str] = (),
+    convert: Callable[[np.ndarray], Any] = np.asarray,
+) -> Iterator[Mapping[str, Any]]:
+    """As `read_weights`, but give a mapping that reads an array when it is looked up.
+
+    So a large model is never twice in memory, as arrays and as variables. `convert`
+    is applied to each array; the memory is aligned as TensorFlow needs it to share it.
+    """
     with open_hdf5(path) as file:
         found = _datasets(file)
         for name in unused:
@@ -39,11 +59,38 @@ def read_weights(
                 f"{path} does not fit its options: {'; '.join(problems)}"
                 f"{_guess(found, specs)}"
             )
-        values = {spec.name: _read(found[spec.hdf5]) for spec in specs}
-    bad = [s.hdf5 for s in specs if not np.isfinite(values[s.name]).all()]
-    if bad:
-        raise InputError(f"{path} holds values that are not finite in {', '.join(bad)}")
-    return values
+        yield _StoredWeights(
+            path, {spec.name: found[spec.hdf5] for spec in specs}, convert
+        )
+
+
+class _StoredWeights(Mapping[str, Any]):
+    """Arrays of an open file by `VariableSpec.name`, float32 and finite."""
+
+    def __init__(
+        self,
+        path: Path,
+        datasets: Mapping[str, h5py.Dataset],
+        convert: Callable[[np.ndarray], Any],
+    ) -> None:
+        self._path = path
+        self._datasets = datasets
+        self._convert = convert
+
+    def __getitem__(self, name: str) -> Any:
+        dataset = self._datasets[name]
+        values = _read(dataset)
+        if not _is_finite(values):
+            raise InputError(
+                f"{self._path} holds values that are not finite in {dataset.name[1:]}"
+            )
+        return self._convert(values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._datasets)
+
+    def __len__(self) -> int:
+        return len(self._datasets)
 
 
 def write_weights(
@@ -72,7 +119,7 @@ def read_embedding(path: Path, width: int) -> np.ndarray:
                 f"options' projection_dim, but has {list(shape)}"
             )
         values = _read(found["embedding"])
-    if not np.isfinite(values).all():
+    if not _is_finite(values):
         raise InputError(f"{path} holds values that are not finite in embedding")
     return values
 
@@ -130,7 +177,24 @@ def _guess(found: Mapping[str, h5py.Dataset], specs: Sequence[VariableSpec]) -> 
 
 
 def _read(dataset: h5py.Dataset) -> np.ndarray:
-    return dataset.astype(np.float32)[()]
+    values = _aligned_empty(dataset.shape)
+    if dataset.size:
+        dataset.read_direct(values)  # straight to its place, converted on the way
+    return values
+
+
+def _aligned_empty(shape: tuple[int, ...]) -> np.ndarray:
+    """An array that TensorFlow can share without a copy."""
+    n_bytes = 4 * math.prod(shape)
+    memory = np.empty(n_bytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + n_bytes].view(np.float32).reshape(shape)
+
+
+def _is_finite(values: np.ndarray) -> bool:
+    flat = values.ravel()
+    # The sum of squares is fast, and finite only where all values are.
+    return bool(np.isfinite(flat @ flat) or np.isfinite(flat).all())
 
 
 def _some(names: Mapping[str, h5py.Dataset]) -> str:

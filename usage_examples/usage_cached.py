@@ -9,10 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import h5py
 from tiny_model import folders
 
-from bilm import dump_bilm_embeddings
+from bilm import dump_bilm_embeddings, read_embeddings
 
 SENTENCES = [
     "Rain is expected in the north .",
@@ -42,11 +41,10 @@ def dump_and_read(folder: Path, work: Path) -> None:
         stateful=False,  # else each line starts from the state after the line before
     )
     print("data set   layers, tokens, values   mean of the top layer's first values")
-    with h5py.File(outfile, "r") as file:
-        for line, sentence in enumerate(SENTENCES):
-            layers = file[str(line)][()]
-            values = " ".join(f"{value:6.3f}" for value in layers[-1].mean(0)[:4])
-            print(f"{line:<10} {str(layers.shape):<24} {values}   {sentence}")
+    arrays = read_embeddings(outfile)  # in the order of the lines
+    for line, (layers, sentence) in enumerate(zip(arrays, SENTENCES, strict=True)):
+        values = " ".join(f"{value:6.3f}" for value in layers[-1].mean(0)[:4])
+        print(f"{line:<10} {str(layers.shape):<24} {values}   {sentence}")
     print("\nLines 0 and 2 are the same sentence, and have the same vectors.")
 
 
