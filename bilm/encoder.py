@@ -75,7 +75,7 @@ def trim_padding(ids: tf.Tensor, padding: int, widest_filter: int) -> tf.Tensor:
     Behind the longest token stand windows of padding alone, all alike: one for the
     widest filter is kept.
     """
-    used = tf.cast(tf.reduce_any(ids != padding, 0), tf.int32)  # [C]
+    used = tf.cast(tf.reduce_any(tf.not_equal(ids, padding), 0), tf.int32)  # [C]
     longest = tf.reduce_max(used * tf.range(1, tf.size(used) + 1))
     return ids[:, : longest + widest_filter]
 

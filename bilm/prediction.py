@@ -83,7 +83,7 @@ def encode_distinct(network: Network, characters: tf.Tensor) -> tf.Tensor:
 
 def _trim_padding(characters: tf.Tensor, widest_filter: int) -> tf.Tensor:
     """The same cut as `bilm.inputs.trim_padding`, with the ids of prediction."""
-    used = (characters > 0) & (characters != PADDING)
+    used = (characters > 0) & tf.not_equal(characters, PADDING)
     positions = tf.where(tf.reduce_any(used, 0))[:, 0]
     longest = tf.reduce_max(tf.concat([[-1], tf.cast(positions, tf.int32)], 0)) + 1
     return characters[:, : longest + widest_filter]

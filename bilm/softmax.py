@@ -103,6 +103,6 @@ def _without_accidental_hits(
     """
     last = tf.size(ids) - 1
     columns = tf.minimum(tf.searchsorted(ids, labels), last)
-    hits = tf.gather(ids, columns) == labels
+    hits = tf.equal(tf.gather(ids, columns), labels)
     places = tf.stack([tf.range(tf.size(labels)), columns], 1)
     return tf.tensor_scatter_nd_add(logits, places, tf.where(hits, NEVER, 0.0))
