@@ -1,3 +1,3 @@
 """The version of the package, which `setup.py` reads too."""
 
-__version__ = "1.0.0"
+__version__ = "0.1.0"
