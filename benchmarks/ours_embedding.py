@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--vocab")
     args = parser.parse_args()
     # What `bilm dump-embeddings` sets before it imports TensorFlow.
-    os.environ["TF_ENABLE_ONEDNN_OPTS"] = str(int(args.side == "stateless"))
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = os.environ.get("ONE", "0")
     import bilm.model  # noqa: F401  (its time is not counted)
 
     result = start(args.model) if args.side == "start" else dump(args)

@@ -1,13 +1,13 @@
 """Vectors of any number of sentences, with memory that stays flat.
 
 Sentences are taken by windows. The distinct words of a window that were not met before
-are encoded together. Stateless, the sentences of a window go in batches of like length;
-stateful, the window is one long sequence for each direction, the backward one with each
-sentence reversed. A sequence longer than a batch may be is cut into pieces, whose
-states are carried.
+are encoded together. Stateless, the sentences of a window are packed into lanes of like
+length, one after the other, and each begins with the state after `<S>` (backward
+`</S>`). Stateful, the window is one lane for each direction, the backward one with each
+sentence reversed. Lanes run in pieces of a batch, whose states are carried.
 
-Letters: n tokens of a window with `<S>` and `</S>` of each sentence, L layers asked
-for, N LSTM layers, K directions, D `projection_dim`, B rows, T steps.
+Letters: n tokens of a window (stateful with `<S>` and `</S>` of each sentence), L
+layers asked for, N LSTM layers, K directions, D `projection_dim`, B lanes, T steps.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,14 +21,15 @@ from bilm.network import BilmState, Network
 from bilm.options import ModelOptions
 from bilm.prediction import encode_distinct, encode_tokens
 from bilm.reading import (
-    WINDOW_BATCHES,
+    Lanes,
     Layers,
     Reading,
-    Rows,
     layer_weights,
+    one_lane,
+    pack_lanes,
     piece_steps,
     reading_orders,
-    rows_by_length,
+    window_tokens,
 )
 from bilm.token_vectors import TokenVectors
 from bilm.vocabulary import check_tokens
@@ -52,15 +53,7 @@ class Embedder:
         self._network = network
         options = network.options
         self._width = options.lstm.projection_dim
-        vectors = tf.TensorSpec([None, None, self._width])
-        state = tf.nest.map_structure(
-            lambda zeros: tf.TensorSpec([None, zeros.shape[1]]), network.zero_state(1)
-        )
-        self._scan = tf.function(
-            lambda inputs, state: network.scan(inputs, None, state),
-            input_signature=[[vectors] * options.n_directions, state],
-            autograph=False,  # nothing to convert, and tracing is faster
-        )
+        self._scan_one, self._scan = (_scan_function(network, n) for n in (1, None))
         self._encode = _encode_function(network)
         self._tokens: TokenVectors | None = None
 
@@ -70,7 +63,7 @@ class Embedder:
 
     def tracing_count(self) -> int:
         """How often functions were traced: each once, whatever the shapes."""
-        functions: list[Any] = [self._encode, self._scan]
+        functions: list[Any] = [self._encode, self._scan_one, self._scan]
         return sum(f.experimental_get_tracing_count() for f in functions)
 
     def windows(
@@ -95,14 +88,16 @@ class Embedder:
             self._tokens = TokenVectors(self.encode, batcher, self._width)
         if state is None:
             state = self._network.zero_state(1)
-        for taken in _windows(sentences, WINDOW_BATCHES * reading.batch_tokens):
-            values, state = self._embed(
-                self._tokens.of_sentences(taken), _lengths(taken), reading, state
-            )
-            ends = np.cumsum(_lengths(taken))
+        for taken in _windows(sentences, window_tokens(reading)):
+            tokens = self._tokens.of_sentences(taken, edges=reading.stateful)
+            lengths = np.array([len(each) for each in taken])
+            values, state = self._embed(tokens, lengths, reading, state)
+            begins = np.cumsum(lengths) - lengths
+            if reading.stateful:
+                begins += 2 * np.arange(len(taken)) + 1
             vectors = [
-                _finished(values[:, end - len(tokens) - 1 : end - 1], reading)
-                for end, tokens in zip(ends, taken, strict=True)
+                _finished(values[:, begin : begin + length], reading)
+                for begin, length in zip(begins, lengths, strict=True)
             ]
             yield Window(taken, vectors, state)
 
@@ -117,45 +112,71 @@ class Embedder:
         options = self._network.options
         mixed = MixedLayers(reading.layers, options, len(tokens))
         for direction in range(options.n_directions):
-            mixed.add(0, direction, np.arange(len(tokens)), tokens)
-        orders = reading_orders(lengths, options.n_directions)
+            mixed.add(0, direction, slice(None), tokens)
         if reading.stateful:
-            rows = Rows(np.array([0]), np.array([len(tokens)]))
-            state = self._run(tokens, mixed, orders, rows, reading, state)
+            lanes, first = one_lane(len(tokens)), self._network.zero_state(1)
+            lengths = lengths + 2
         else:
-            for rows in rows_by_length(lengths, reading):
-                zeros = self._network.zero_state(len(rows.starts))
-                self._run(tokens, mixed, orders, rows, reading, zeros)
-        return mixed.values, state
+            lanes, first = pack_lanes(lengths, reading), self._first_state()
+            state = self._network.zero_state(lanes.tokens.shape[1])
+        orders = reading_orders(lengths, options.n_directions)
+        return mixed.values, self._run(
+            tokens, mixed, orders, lanes, reading, first, state
+        )
 
     def _run(
         self,
         tokens: np.ndarray,
         mixed: "MixedLayers",
         orders: list[np.ndarray],
-        rows: Rows,
+        lanes: Lanes,
         reading: Reading,
+        first: BilmState,
         state: BilmState,
     ) -> BilmState:
-        """Run the LSTMs over rows, in pieces whose states are carried.
-
-        A row takes no part in the pieces after its end.
-        """
-        start = 0
-        while n_rows := int(np.count_nonzero(rows.lengths > start)):
-            n_steps = piece_steps(n_rows, int(rows.lengths[0]) - start, reading)
-            steps = start + np.arange(n_steps)[:, None]
-            real = steps < rows.lengths[:n_rows]
-            inside = np.minimum(steps, rows.lengths[:n_rows] - 1)
-            at = [order[rows.starts[:n_rows] + inside] for order in orders]
-            state = tf.nest.map_structure(lambda part, n=n_rows: part[:n], state)
-            outputs, state = self._scan([tokens[places] for places in at], state)
+        """Run the LSTMs over lanes, in pieces whose states are carried."""
+        n_steps, n_lanes = lanes.tokens.shape
+        scan = self._scan_one if reading.stateful else self._scan
+        size = piece_steps(n_steps, n_lanes, reading.batch_tokens)
+        for start in range(0, n_steps, size):
+            piece = Lanes(*(part[start : start + size] for part in lanes))
+            steps = len(piece.tokens)
+            places = [order[piece.tokens] for order in orders]
+            inputs = [_filled_up(tokens[at], size) for at in places]
+            starts = _filled_up(piece.starts, size)
+            outputs, state = scan(inputs, starts, steps, first, state)
             for direction, layers in enumerate(outputs):
+                at = places[direction][piece.real]
                 for layer, output in enumerate(layers, 1):
-                    places = at[direction][real]
-                    mixed.add(layer, direction, places, output.numpy()[real])
-            start += n_steps
+                    mixed.add(layer, direction, at, output.numpy()[:steps][piece.real])
         return state
+
+    def _first_state(self) -> BilmState:
+        """State of one row after `<S>`, backward after `</S>`, from zero."""
+        assert self._tokens is not None
+        edges = self._tokens.edges[:, None, None]  # [2, 1, 1, D]
+        inputs = [tf.constant(edge) for edge in edges]
+        n_directions = self._network.options.n_directions
+        zeros = self._network.zero_state(1)
+        return self._network.scan(inputs[:n_directions], None, zeros)[1]
+
+
+def _scan_function(network: Network, n_lanes: int | None) -> Callable:
+    """`network.scan_lanes` for one lane or for any number, traced once."""
+    options = network.options
+    vectors = tf.TensorSpec([None, n_lanes, options.lstm.projection_dim])
+    one, many = (
+        tf.nest.map_structure(
+            lambda zeros, n=n: tf.TensorSpec([n, zeros.shape[1]]), network.zero_state(1)
+        )
+        for n in (1, n_lanes)
+    )
+    starts, steps = tf.TensorSpec([None, n_lanes], tf.bool), tf.TensorSpec([], tf.int32)
+    return tf.function(
+        network.scan_lanes,
+        input_signature=[[vectors] * options.n_directions, starts, steps, one, many],
+        autograph=False,  # nothing to convert, and tracing is faster
+    )
 
 
 def _encode_function(network: Network) -> Callable:
@@ -184,12 +205,18 @@ class MixedLayers:
         self.values = np.zeros(shape, np.float32)
 
     def add(
-        self, layer: int, direction: int, places: np.ndarray, vectors: np.ndarray
+        self,
+        layer: int,
+        direction: int,
+        places: np.ndarray | slice,
+        vectors: np.ndarray,
     ) -> None:
         """Add one direction [m, D] of a layer at the places [m] of its tokens."""
         columns = slice(direction * self._width, (direction + 1) * self._width)
         for values, weight in zip(self.values, self._weights[:, layer], strict=True):
-            if weight:
+            if weight == 1:  # this layer and no other
+                values[places, columns] = vectors
+            elif weight:
                 values[places, columns] += weight * vectors
 
 
@@ -209,9 +236,13 @@ def _windows(sentences: Sentences, n_tokens: int) -> Iterator[list[Sequence[str]
         yield taken
 
 
-def _lengths(sentences: Sequence[Sequence[str]]) -> np.ndarray:
-    """Tokens of each sentence, with `<S>` and `</S>`."""
-    return np.array([len(tokens) + 2 for tokens in sentences])
+def _filled_up(values: np.ndarray, steps: int) -> np.ndarray:
+    """Zeros behind the values, to make that many steps of them."""
+    if len(values) == steps:
+        return values
+    filled = np.zeros((steps, *values.shape[1:]), values.dtype)
+    filled[: len(values)] = values
+    return filled
 
 
 def _finished(values: np.ndarray, reading: Reading) -> np.ndarray:

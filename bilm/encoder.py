@@ -14,7 +14,7 @@ import tensorflow as tf
 from bilm.products import product
 
 ACTIVATIONS = {"relu": tf.nn.relu, "tanh": tf.nn.tanh}
-GROUPS = 4  # of tokens that are cut to a common length
+GROUPS = 4  # of a training step's tokens, each cut to a length of its own
 
 
 class Affine(NamedTuple):
@@ -41,7 +41,9 @@ class CharCnn(NamedTuple):
     activation: str
 
 
-def encode_characters(weights: CharCnn, ids: tf.Tensor) -> tf.Tensor:
+def encode_characters(
+    weights: CharCnn, ids: tf.Tensor, groups: int = GROUPS
+) -> tf.Tensor:
     """Encode tokens: character ids int32 [U, C] to vectors [U, D].
 
     The tokens are taken in a few groups, each cut to its longest one, which saves time
@@ -50,8 +52,8 @@ def encode_characters(weights: CharCnn, ids: tf.Tensor) -> tf.Tensor:
     activate = ACTIVATIONS[weights.activation]
     count = tf.shape(ids)[0]
     maxima = [
-        _pooled_filters(weights, ids[count * g // GROUPS : count * (g + 1) // GROUPS])
-        for g in range(GROUPS)
+        _pooled_filters(weights, ids[count * g // groups : count * (g + 1) // groups])
+        for g in range(groups)
     ]
     # Bias and activation are monotonic: after the maximum they give the same values
     # for one position in place of all.

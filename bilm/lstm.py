@@ -1,15 +1,17 @@
-"""The LSTM with projection, run over time in two ways, with one step.
+"""The LSTM with projection, run over time in three ways, with one step.
 
 Letters: T time steps, B rows, I input size, D `projection_dim`, H `dim`.
 
 `unroll` repeats the step T times in the graph, with a gradient written by hand, for
 training. `scan` loops over any number of steps and respects each row's length, for
 prediction. Both compute the input's share of the gates for all steps in one product.
+`scan_lanes` runs rows that hold many sequences each, for prediction in bulk.
 
 Source: Sak, Senior and Beaufays 2014, "Long Short-Term Memory Recurrent Neural Network
 Architectures for Large Scale Acoustic Modeling".
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -39,6 +41,9 @@ class LstmState(NamedTuple):
 
     c: tf.Tensor  # [B, H], the cell
     m: tf.Tensor  # [B, D], the projected output
+
+
+Step = Callable[[tf.Tensor, LstmState], LstmState]  # its number, the state before
 
 
 class _Activations(NamedTuple):
@@ -118,22 +123,93 @@ def scan(
         each row's state after its last real step.
     """
     gates, recurrent = _input_gates(inputs, weights)
+
+    def step(t: tf.Tensor, old: LstmState) -> LstmState:
+        new, _ = _step(gates[t], old, recurrent, weights.projection, clips)
+        return new if lengths is None else _where(t < lengths, new, old)
+
     steps = tf.shape(inputs)[0]
-    outputs = tf.TensorArray(state.m.dtype, size=steps, element_shape=state.m.shape)
+    return _loop(step, steps, steps, state)
+
+
+def scan_lanes(
+    inputs: tf.Tensor,
+    starts: tf.Tensor,
+    steps: tf.Tensor,
+    first: LstmState,
+    state: LstmState,
+    weights: LstmWeights,
+    clips: Clips,
+) -> tuple[tf.Tensor, LstmState]:
+    """Run rows that hold several sequences each, one after the other.
+
+    It can be compiled by XLA, once for each [T, B], which makes it two to four times
+    as fast on a CPU.
+
+    Args:
+        inputs: [T, B, I].
+        starts: bool [T, B]: where a row begins a sequence, and takes the state `first`.
+        steps: how many of the T steps to run.
+        first: state [1, H] and [1, D] before a sequence.
+        state: before the first step, where `starts` is false there.
+        weights: of this layer.
+        clips: limits of the layer.
+
+    Returns:
+        Outputs m of each step [T, B, D], zeros where it was not run, and the state
+        after the last one that was.
+    """
+    cell = _one_lane_cell if inputs.shape[1] == 1 else _lanes_cell
+    run = cell(inputs, weights, clips)
+
+    def step(t: tf.Tensor, old: LstmState) -> LstmState:
+        return run(t, _where(starts[t], first, old))
+
+    return _loop(step, steps, tf.shape(inputs)[0], state)
+
+
+def _one_lane_cell(inputs: tf.Tensor, weights: LstmWeights, clips: Clips) -> Step:
+    """The inputs of one lane are a matrix, worth a product of its own."""
+    gates, recurrent = _input_gates(inputs, weights)
+    return lambda t, old: _step(gates[t], old, recurrent, weights.projection, clips)[0]
+
+
+def _lanes_cell(inputs: tf.Tensor, weights: LstmWeights, clips: Clips) -> Step:
+    """Many lanes make a step's product large; no gates of other steps take memory."""
+
+    def cell(t: tf.Tensor, old: LstmState) -> LstmState:
+        both = tf.concat([inputs[t], old.m], 1)
+        gates = product(both, weights.kernel) + weights.bias
+        return _cell(gates, old.c, weights.projection, clips)[0]
+
+    return cell
+
+
+def _loop(
+    step: Step,
+    steps: tf.Tensor,
+    size: tf.Tensor,
+    state: LstmState,
+) -> tuple[tf.Tensor, LstmState]:
+    """Repeat a step; outputs [size, B, D] of the steps, and the state after them."""
+    outputs = tf.TensorArray(state.m.dtype, size=size, element_shape=state.m.shape)
 
     def body(t: tf.Tensor, old: LstmState, outputs: tf.TensorArray) -> Any:
-        new, _ = _step(gates[t], old, recurrent, weights.projection, clips)
-        if lengths is not None:
-            alive = (t < lengths)[:, None]
-            new = LstmState(
-                tf.where(alive, new.c, old.c), tf.where(alive, new.m, old.m)
-            )
+        new = step(t, old)
         return t + 1, new, outputs.write(t, new.m)
 
     _, final, outputs = tf.while_loop(
         lambda t, *_: t < steps, body, (tf.constant(0), state, outputs)
     )
     return outputs.stack(), final
+
+
+def _where(rows: tf.Tensor, state: LstmState, other: LstmState) -> LstmState:
+    """Take the state of the rows that bool [B] says, else the other."""
+    chosen = rows[:, None]
+    return LstmState(
+        tf.where(chosen, state.c, other.c), tf.where(chosen, state.m, other.m)
+    )
 
 
 def _input_gates(
@@ -153,10 +229,18 @@ def _step(
     clips: Clips,
 ) -> tuple[LstmState, _Activations]:
     """One step from the inputs' share of the gates [B, 4H]."""
-    i, j, f, o = tf.split(gates + product(state.m, recurrent), 4, axis=1)
+    gates += product(state.m, recurrent)
+    return _cell(gates, state.c, projection, clips)
+
+
+def _cell(
+    gates: tf.Tensor, c: tf.Tensor, projection: tf.Tensor | None, clips: Clips
+) -> tuple[LstmState, _Activations]:
+    """One step from the gates [B, 4H] and the cell before."""
+    i, j, f, o = tf.split(gates, 4, axis=1)
     i, j = tf.sigmoid(i), tf.tanh(j)
     f, o = tf.sigmoid(f + FORGET_BIAS), tf.sigmoid(o)
-    cell = f * state.c + i * j
+    cell = f * c + i * j
     clipped_cell = _clip(cell, clips.cell)
     tanh_cell = tf.tanh(clipped_cell)
     hidden = projected = m = o * tanh_cell

@@ -14,7 +14,15 @@ import numpy as np
 import tensorflow as tf
 
 from bilm.encoder import Affine, CharCnn, Highway, encode_characters
-from bilm.lstm import Clips, LstmState, LstmWeights, scan, unroll, zero_state
+from bilm.lstm import (
+    Clips,
+    LstmState,
+    LstmWeights,
+    scan,
+    scan_lanes,
+    unroll,
+    zero_state,
+)
 from bilm.names import VariableSpec, lstm_variables
 from bilm.options import CharCnnOptions, ModelOptions
 
@@ -63,6 +71,7 @@ class Network(tf.Module):
             if jit_compile
             else unroll
         )
+        self._scan_lanes = tf.function(scan_lanes, jit_compile=True, autograph=False)
         values = values or {}
         for position, spec in enumerate(self.specs):
             value = values.get(spec.name)
@@ -150,11 +159,46 @@ class Network(tf.Module):
         ]
         return [outputs for outputs, _ in results], tuple(s for _, s in results)
 
+    def scan_lanes(
+        self,
+        inputs: Sequence[tf.Tensor],
+        starts: tf.Tensor,
+        steps: tf.Tensor,
+        first: BilmState,
+        state: BilmState,
+    ) -> tuple[list[list[tf.Tensor]], BilmState]:
+        """Run rows that hold several sequences each: prediction in bulk.
+
+        Args:
+            inputs: for each direction token vectors [T, B, D] as it reads them.
+            starts: bool [T, B]: where a row begins a sequence, in both directions.
+            steps: how many of the T steps to run.
+            first: state of one row before a sequence.
+            state: of B rows before the first step.
+
+        Returns:
+            [K][N] outputs [T, B, D], and the state after the last step.
+        """
+
+        def run(
+            x: tf.Tensor, states: Any, weights: LstmWeights, clips: Clips
+        ) -> tuple[tf.Tensor, LstmState]:
+            tensors = LstmWeights(*map(_tensor, weights))
+            return self._scan_lanes(x, starts, steps, *states, tensors, clips)
+
+        results = [
+            self._direction(direction, vectors, states, run, no_dropout)
+            for direction, (vectors, states) in enumerate(
+                zip(inputs, _of_layers(first, state), strict=True)
+            )
+        ]
+        return [outputs for outputs, _ in results], tuple(s for _, s in results)
+
     def _direction(
         self,
         direction: int,
         inputs: tf.Tensor,
-        state: Sequence[LstmState],
+        state: Sequence[Any],
         run: Callable[..., tuple[tf.Tensor, LstmState]],
         dropout: "Dropout",
     ) -> tuple[list[tf.Tensor], tuple[LstmState, ...]]:
@@ -188,6 +232,17 @@ class Network(tf.Module):
 
     def _of_compute_dtype(self, weight: tf.Variable) -> tf.Tensor:
         return tf.cast(weight, self._compute_dtype)
+
+
+def _of_layers(
+    first: BilmState, state: BilmState
+) -> list[list[tuple[LstmState, LstmState]]]:
+    """[K][N] pairs of both states."""
+    return [list(zip(*of, strict=True)) for of in zip(first, state, strict=True)]
+
+
+def _tensor(weight: Any) -> tf.Tensor | None:
+    return None if weight is None else tf.convert_to_tensor(weight)
 
 
 Dropout = Callable[[tf.Tensor, int, int], tf.Tensor]

@@ -78,7 +78,7 @@ def encode_distinct(network: Network, characters: tf.Tensor) -> tf.Tensor:
     # The table of prediction has a row of zeros for id 0, which no file holds.
     table = tf.pad(tf.convert_to_tensor(char_cnn.char_embed), [[FIRST_ID, 0], [0, 0]])
     trimmed = _trim_padding(characters, network.options.widest_filter)
-    return encode_characters(char_cnn._replace(char_embed=table), trimmed)
+    return encode_characters(char_cnn._replace(char_embed=table), trimmed, groups=1)
 
 
 def _trim_padding(characters: tf.Tensor, widest_filter: int) -> tf.Tensor:

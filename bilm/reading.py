@@ -1,10 +1,11 @@
 """How sentences are read: what is asked for, and the order in which tokens run.
 
-Letters: n tokens of a window with `<S>` and `</S>` of each sentence, L layers asked
-for, N LSTM layers, K directions, D `projection_dim`, B rows.
+Letters: n tokens of a window (stateful with `<S>` and `</S>`), L layers asked
+for, N LSTM layers, K directions, D `projection_dim`, B lanes, S steps.
 """
 
-from collections.abc import Iterator
+import heapq
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +16,9 @@ from bilm.options import ModelOptions
 BATCH_TOKENS = 4096
 """Tokens of a batch: with the original size, the gates of one layer take 256 MiB."""
 
-WINDOW_BATCHES = 4  # batches' tokens of a window: the more, the more rows are alike
-MAX_ROWS = 512  # of a batch; more do not make products faster
-MAX_STEPS = 16  # of several rows before those that have ended are left out
+WINDOW_BATCHES = 8  # batches' tokens of a stateless window: more fill more lanes
+LANES = (1, 8, 32, 128, 256)  # few numbers, for each is compiled; more are no faster
+STEP_ROWS = 32  # rows whose products cost what a step costs whatever its rows
 
 Layers = str | int
 
@@ -28,8 +29,8 @@ class Reading(NamedTuple):
     Attributes:
         layers: `all`, `top`, `average` or the number of one layer, 0 to N.
         pool: `mean` for one vector a sentence, None for one a token.
-        batch_tokens: tokens of a batch, `<S>` and `</S>` included.
-        batch_size: most sentences of a batch; None for any number.
+        batch_tokens: tokens of a batch.
+        batch_size: most sentences that run side by side; None for any number.
         stateful: whether a sentence starts from the state after the one before.
     """
 
@@ -40,11 +41,12 @@ class Reading(NamedTuple):
     stateful: bool = False
 
 
-class Rows(NamedTuple):
-    """Sequences that run side by side, the longest first."""
+class Lanes(NamedTuple):
+    """Sequences that run side by side, in lanes of one after the other."""
 
-    starts: np.ndarray  # [B], among the tokens of the window in order of reading
-    lengths: np.ndarray  # [B], descending
+    tokens: np.ndarray  # int [S, B], among those of the window in order of reading
+    real: np.ndarray  # bool [S, B], false behind the end of a lane
+    starts: np.ndarray  # bool [S, B], true at the first token of a sequence
 
 
 def layer_weights(layers: Layers, n_layers: int) -> np.ndarray:
@@ -105,19 +107,60 @@ def reading_orders(lengths: np.ndarray, n_directions: int) -> list[np.ndarray]:
     return [forward, backward][:n_directions]
 
 
-def rows_by_length(lengths: np.ndarray, reading: Reading) -> Iterator[Rows]:
-    """Cut sentences, sorted by length, into batches of a row each."""
-    starts = np.cumsum(lengths) - lengths
-    order = np.argsort(-lengths, kind="stable")
-    n_rows = min(reading.batch_size or MAX_ROWS, reading.batch_tokens)
-    for first in range(0, len(order), n_rows):
-        batch = order[first : first + n_rows]
-        yield Rows(starts[batch], lengths[batch])
+def window_tokens(reading: Reading) -> int:
+    """Tokens that are embedded before the first of them are handed out."""
+    return reading.batch_tokens * (1 if reading.stateful else WINDOW_BATCHES)
 
 
-def piece_steps(n_rows: int, steps_left: int, reading: Reading) -> int:
-    """Steps to run before rows that have ended are left out."""
-    most = max(1, reading.batch_tokens // n_rows)
-    if n_rows > 1:
-        most = min(most, MAX_STEPS)
-    return min(most, steps_left)
+def one_lane(n_tokens: int) -> Lanes:
+    """All tokens as one sequence that goes on from the state before."""
+    tokens = np.arange(n_tokens)[:, None]
+    return Lanes(tokens, np.full(tokens.shape, True), np.full(tokens.shape, False))
+
+
+def pack_lanes(lengths: np.ndarray, reading: Reading) -> Lanes:
+    """Put the sentences, the longest first, each into the shortest lane.
+
+    Args:
+        lengths: [sentences] tokens of each.
+        reading: `batch_tokens` and `batch_size` limit the number of lanes.
+    """
+    n_lanes = _number_of_lanes(lengths, reading)
+    lanes = [(0, lane) for lane in range(n_lanes)]  # a heap of (length, lane)
+    begins = np.cumsum(lengths) - lengths
+    placed = []
+    for sentence in np.argsort(-lengths, kind="stable"):
+        at, lane = heapq.heappop(lanes)
+        placed.append((begins[sentence], lengths[sentence], at, lane))
+        heapq.heappush(lanes, (at + int(lengths[sentence]), lane))
+    shape = (max(length for length, _ in lanes), n_lanes)
+    packed = Lanes(np.zeros(shape, int), np.zeros(shape, bool), np.zeros(shape, bool))
+    for begin, length, at, lane in placed:
+        if length:
+            steps = slice(at, at + length)
+            packed.tokens[steps, lane] = np.arange(begin, begin + length)
+            packed.real[steps, lane] = True
+            packed.starts[at, lane] = True
+    return packed
+
+
+def piece_steps(n_steps: int, n_lanes: int, batch_tokens: int) -> int:
+    """Steps to run at once, of few numbers, for each is compiled.
+
+    The steps of a batch, or the power of 4 that holds all there are.
+    """
+    most = max(1, batch_tokens // n_lanes)
+    enough = 4 ** math.ceil(math.log(max(n_steps, 1), 4) - 1e-9)
+    return min(most, enough)
+
+
+def _number_of_lanes(lengths: np.ndarray, reading: Reading) -> int:
+    """The number with which the sentences are expected to take the least time."""
+    most = min(reading.batch_size or LANES[-1], reading.batch_tokens, LANES[-1])
+    numbers = [number for number in LANES if number < most] + [most]
+
+    def cost(number: int) -> float:
+        steps = max(lengths.max(initial=0), lengths.sum() / number)
+        return steps * (number + STEP_ROWS)
+
+    return min(numbers, key=cost)

@@ -3,6 +3,7 @@
 Letters: n words, C characters of a word, D `projection_dim`.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -67,27 +68,34 @@ class TokenVectors:
         self._width = width
         self._max_words = cache_bytes // (4 * width)
         self._table = WordTable(self._encode_words)
-        self._edges: np.ndarray | None = None  # [2, D]: `<S>` and `</S>`
 
-    def of_sentences(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-        """Vectors of all tokens, `<S>` and `</S>` around each sentence, [n, D].
+    @functools.cached_property
+    def edges(self) -> np.ndarray:
+        """Vectors [2, D] of `<S>` and `</S>`."""
+        return self._encode(self.batcher.batch_sentences([[]])[0])
+
+    def of_sentences(
+        self, sentences: Sequence[Sequence[str]], edges: bool = True
+    ) -> np.ndarray:
+        """Vectors [n, D] of all tokens, `edges` around each sentence where asked for.
 
         Raises:
             InputError: a token is no text, or no word of a vocabulary without `<UNK>`.
         """
         if len(self._table) > self._max_words:
             self._table = WordTable(self._encode_words)
-        if self._edges is None:
-            self._edges = self._encode(self.batcher.batch_sentences([[]])[0])
+        rows = self._table.rows([word for tokens in sentences for word in tokens])
+        words = self._table.column(0)[rows]
+        if not edges:
+            return words
         lengths = np.array([len(tokens) + 2 for tokens in sentences])
         ends = np.cumsum(lengths)
         vectors = np.empty((ends[-1], self._width), np.float32)
         is_token = np.ones(len(vectors), bool)
-        for edge, places in zip(self._edges, (ends - lengths, ends - 1), strict=True):
+        for edge, places in zip(self.edges, (ends - lengths, ends - 1), strict=True):
             vectors[places] = edge
             is_token[places] = False
-        rows = self._table.rows([word for tokens in sentences for word in tokens])
-        vectors[is_token] = self._table.column(0)[rows]
+        vectors[is_token] = words
         return vectors
 
     def _encode_words(self, words: list[str]) -> np.ndarray:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tiny import DIGITS, GOLDEN, WORDS, Corpus, Model, assert_near, read_arrays
 
-from bilm import Batcher, BidirectionalLanguageModel, TokenBatcher, embedding
+from bilm import Batcher, BidirectionalLanguageModel, TokenBatcher
 from bilm.characters import encode_words
 from bilm.errors import InputError
-from bilm.reading import Reading, reading_orders, rows_by_length
+from bilm.reading import Reading, pack_lanes, piece_steps, reading_orders
 from bilm.token_vectors import TokenVectors, encode_by_length
 
 BATCHER = Batcher(None, 8)
@@ -150,7 +150,7 @@ def test_a_generator_is_read_as_it_is_needed(model: BidirectionalLanguageModel) 
             taken.append(number)
             yield ["3", "4"]
 
-    vectors = model.embed(sentences(), batch_tokens=8)
+    vectors = model.embed(sentences(), batch_tokens=4)
     assert not taken
     next(vectors)
     assert len(taken) < 20
@@ -184,14 +184,15 @@ def test_token_ids_need_their_batcher(
 
 
 @pytest.mark.slow
-def test_calls_neither_trace_again_nor_grow(
-    model: BidirectionalLanguageModel,
-) -> None:
+@pytest.mark.parametrize("stateful", [False, True])
+def test_calls_neither_trace_again_nor_grow(stateful: bool, char_model: Model) -> None:
+    model = BidirectionalLanguageModel(*char_model, stateful=False)
     draw = random.Random(1)
 
     def call() -> None:
         lengths = [draw.randrange(30) for _ in range(10)]
-        list(model.embed([draw.choices(DIGITS, k=length) for length in lengths]))
+        sentences = [draw.choices(DIGITS, k=length) for length in lengths]
+        list(model.embed(sentences, stateful=stateful))
 
     for _ in range(20):
         call()
@@ -303,12 +304,41 @@ def test_orders_of_reading() -> None:
     assert alone.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_rows_are_all_sentences_the_longest_first() -> None:
-    lengths = np.array([3, 9, 2, 5, 2])
-    batches = list(rows_by_length(lengths, Reading(batch_size=2)))
-    assert [batch.lengths.tolist() for batch in batches] == [[9, 5], [3, 2], [2]]
-    assert [batch.starts.tolist() for batch in batches] == [[3, 14], [0, 12], [19]]
-    assert embedding.WINDOW_BATCHES > 1
+def test_lanes_hold_each_sentence_once_and_whole() -> None:
+    draw = random.Random(2)
+    lengths = np.array([draw.choice([0, 1, 2, 5, 30]) for _ in range(2000)])
+    lanes = pack_lanes(lengths, Reading())
+    assert lanes.tokens.shape[1] == 256
+    assert lanes.real.sum() == lengths.sum()
+    assert len(lanes.tokens) < 1.1 * lengths.sum() / 256  # hardly any padding
+    in_lane_order = lanes.tokens.T[lanes.real.T]
+    assert sorted(in_lane_order) == list(range(lengths.sum()))
+    # A token follows the one before in the text, but where a sentence begins.
+    begins = np.isin(in_lane_order, np.cumsum(lengths) - lengths)
+    np.testing.assert_array_equal(lanes.starts.T[lanes.real.T], begins)
+    follows = np.diff(in_lane_order, prepend=-1) == 1
+    assert np.all(follows | begins)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "reading", "n_lanes"),
+    [
+        ([5], Reading(), 1),
+        ([5] * 1000, Reading(batch_size=3), 3),
+        ([5] * 1000, Reading(batch_tokens=7), 7),
+        ([50_000] + [20] * 500, Reading(), 1),  # the long one takes all the time
+    ],
+)
+def test_number_of_lanes(lengths: list[int], reading: Reading, n_lanes: int) -> None:
+    assert pack_lanes(np.array(lengths), reading).tokens.shape[1] == n_lanes
+
+
+def test_pieces_have_few_sizes_within_the_bound() -> None:
+    sizes = {piece_steps(n, lanes, 4096) for n in range(3000) for lanes in (1, 32)}
+    assert sizes == {1, 4, 16, 64, 128, 256, 1024, 4096}
+    assert {lanes * piece_steps(9999, lanes, 4096) for lanes in (1, 8, 256)} == {4096}
+    assert piece_steps(100, 5, 4) == 1
+    assert all(piece_steps(n, 1, 4096) >= n for n in range(1, 4097))
 
 
 def resident_bytes() -> int:

@@ -218,7 +218,7 @@ def test_resumed_is_uninterrupted(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(embeddings_file, "COMMIT_SECONDS", commit_seconds)
-    settings = {"stateful": stateful, "max_tokens": 16, "sentence_to_index": True}
+    settings = {"stateful": stateful, "max_tokens": 8, "sentence_to_index": True}
     whole = dump(char_model, long_text, tmp_path / "whole.hdf5", **settings)
     out = tmp_path / "out.hdf5"
     for _ in range(2):

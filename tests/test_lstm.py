@@ -8,7 +8,17 @@ import pytest
 import small
 import tensorflow as tf
 
-from bilm.lstm import Clips, LstmState, LstmWeights, _step, scan, unroll, zero_state
+from bilm.lstm import (
+    Clips,
+    LstmState,
+    LstmWeights,
+    _step,
+    scan,
+    scan_lanes,
+    unroll,
+    zero_state,
+)
+from bilm.products import product
 
 T, B, SIZE, H = 6, 3, 4, 7  # SIZE of an input
 NO_CLIPS = Clips(None, None)
@@ -99,11 +109,13 @@ def steps_by_tensorflow(
     inputs: tf.Tensor, state: LstmState, weights: LstmWeights, clips: Clips
 ) -> tuple[tf.Tensor, LstmState]:
     """`unroll` without a gradient of its own: TensorFlow differentiates each step."""
-    kernel_of_inputs, kernel_of_state = weights.kernel[:SIZE], weights.kernel[SIZE:]
+    # One product over all inputs, as `unroll`: else the activations differ by rounding,
+    # which saturated gates magnify, and the gradients are those of different values.
+    gates = product(inputs, weights.kernel[:SIZE]) + weights.bias
     outputs = []
-    for x in tf.unstack(inputs):
-        gates = tf.linalg.matmul(x, kernel_of_inputs) + weights.bias
-        state, _ = _step(gates, state, kernel_of_state, weights.projection, clips)
+    for each in tf.unstack(gates):
+        kernel_of_state = weights.kernel[SIZE:]
+        state, _ = _step(each, state, kernel_of_state, weights.projection, clips)
         outputs.append(state.m)
     return tf.stack(outputs), state
 
@@ -201,6 +213,36 @@ def test_padding_never_touches_a_state(projected: bool, lengths: list[int]) -> N
             np.testing.assert_array_equal(after.m[row], state.m[row])
         for step in range(length, T):
             np.testing.assert_array_equal(outputs[step, row], after.m[row])
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize("n_lanes", [1, B])  # one lane computes its gates otherwise
+@pytest.mark.parametrize("projected", [True, False])
+def test_sequences_of_a_lane_are_as_if_each_were_alone(
+    projected: bool, n_lanes: int, jit_compile: bool
+) -> None:
+    inputs, state, weights = layer(projected)
+    inputs, state = inputs[:, :n_lanes], LstmState(*(part[:n_lanes] for part in state))
+    first = LstmState(*(0.5 + part[:1] for part in state))
+    begins = [[4], [2, 4], [0, 1]][:n_lanes]  # of lane b; before, `state` goes on
+    starts = np.zeros((T, n_lanes), bool)
+    for lane, steps in enumerate(begins):
+        starts[steps, lane] = True
+    run = tf.function(scan_lanes, jit_compile=jit_compile)
+    n_steps = T - 1
+    outputs, after = run(
+        inputs, starts, tf.constant(n_steps), first, state, weights, BITING
+    )
+    for lane, steps in enumerate(begins):
+        before = LstmState(*(part[lane : lane + 1] for part in state))
+        for begin, end in zip([0, *steps], [*steps, n_steps], strict=True):
+            before = before if begin not in steps else first
+            part = inputs[begin:end, lane : lane + 1]
+            wanted, before = expected(part, before, weights, BITING)
+            small.assert_close(outputs[begin:end, lane : lane + 1], wanted, 3e-6)
+        for one, other in zip(after, before, strict=True):
+            small.assert_close(one[lane], other[0], 3e-6)
+    assert not outputs[n_steps:].numpy().any()
 
 
 def test_scan_takes_any_number_of_steps_in_one_trace() -> None:

@@ -1,7 +1,6 @@
 """`bilm dump-embeddings`: contextual vectors of a whole data set."""
 
 import argparse
-import os
 
 from bilm.commands import arguments, checks
 from bilm.reading import BATCH_TOKENS
@@ -125,8 +124,6 @@ def run(args: argparse.Namespace) -> int:
     checks.check_files(texts)
     checks.check_model([options_file, weight_file])
     checks.check_output(args.outfile)
-    # Before TensorFlow is imported: oneDNN's products are faster, but for single rows.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", str(int(args.stateless)))
     from bilm.model import dump_bilm_embeddings
 
     dump_bilm_embeddings(
