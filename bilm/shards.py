@@ -1,12 +1,14 @@
 """Blocks of sentences from the shards of a corpus, one direction of it.
 
 A block is a shard, or a part of one where the shard is large, so that memory does not
-depend on the size of a file. Words are rows of a `WordTable`.
+depend on the size of a file. Words are rows of a `WordTable`, which both directions
+share; looking each token up takes most of the time of reading.
 """
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,9 @@ BLOCK_TOKENS = 1_000_000
 """A block ends with the sentence that reaches this number of ids. Sentences are
 shuffled within a block: within the whole shard where it is no larger."""
 
+MAX_TABLE_WORDS = 1 << 17
+"""Distinct words that are remembered before a new block starts afresh."""
+
 
 class Block(NamedTuple):
     """Sentences with `<S>` and `</S>`, end to end in `words`."""
@@ -29,6 +34,59 @@ class Block(NamedTuple):
     words: np.ndarray  # [sum of lengths] int32, rows of the word table
     starts: np.ndarray  # [n] int64, where in `words` each sentence begins
     lengths: np.ndarray  # [n] int64
+    table: WordTable
+
+    def reversed(self) -> "Block":
+        """The same sentences in the same order, each from its last word to the first.
+
+        All words turned round are the sentences turned round, the last one first.
+        """
+        starts = len(self.words) - self.starts - self.lengths
+        return self._replace(words=self.words[::-1], starts=starts)
+
+    def shuffled(self, random: np.random.Generator) -> "Block":
+        """The same sentences in random order."""
+        order = random.permutation(len(self.starts))
+        return self._replace(starts=self.starts[order], lengths=self.lengths[order])
+
+
+class Excerpt(NamedTuple):
+    """A block as it stands in its shard."""
+
+    block: Block
+    end: TextPosition
+    ends_shard: bool
+
+
+class SharedWords:
+    """What the readers of both directions have in common.
+
+    Where both come to the same block, one after the other, it is read once: always in a
+    single pass, and in training where there is a single shard.
+    """
+
+    def __init__(self, *encoders: Callable[[list[str]], np.ndarray]) -> None:
+        """Start with an empty table; `encoders` are those of `WordTable`."""
+        self._encoders = encoders
+        self._table = WordTable(*encoders, padded=True)
+        self._last: tuple[object, Excerpt] | None = None
+
+    def table(self) -> WordTable:
+        """The table for a new block."""
+        if len(self._table) > MAX_TABLE_WORDS:
+            self._table = WordTable(*self._encoders, padded=True)
+        return self._table
+
+    def no_block(self) -> Block:
+        """A block of no sentences."""
+        none = np.empty(0, np.int64)
+        return Block(none.astype(np.int32), none, none, self.table())
+
+    def excerpt(self, place: object, read: Callable[[], Excerpt]) -> Excerpt:
+        """Give what stands at a place, by `read` unless it was the last to be read."""
+        if self._last is None or self._last[0] != place:
+            self._last = place, read()
+        return self._last[1]
 
 
 class ShardReader:
@@ -42,6 +100,7 @@ class ShardReader:
         self,
         files: Sequence[str],
         random: np.random.Generator,
+        shared: SharedWords,
         *,
         reverse: bool,
         single_pass: bool,
@@ -53,6 +112,7 @@ class ShardReader:
         Args:
             files: paths of the shards.
             random: source of the orders.
+            shared: of readers of the same files.
             reverse: sentences from the last word to the first.
             single_pass: whether to end after each shard was read once.
             shuffle: whether to shuffle the sentences of each block.
@@ -61,6 +121,7 @@ class ShardReader:
         """
         self._files = files
         self._random = random
+        self._shared = shared
         self._reverse = reverse
         self._single_pass = single_pass
         self._shuffle = shuffle
@@ -87,8 +148,8 @@ class ShardReader:
         self._reader = None
         self._random.bit_generator.state = state["random"]
 
-    def next_block(self, table: WordTable) -> Block | None:
-        """Read the next block; None after the last one of a single pass.
+    def next_block(self) -> Block:
+        """Read the next block; one of no sentences after the last of a single pass.
 
         Raises:
             InputError: a shard is not text, or none has a sentence.
@@ -96,45 +157,46 @@ class ShardReader:
         while True:
             if not self._shards:
                 if self._single_pass:
-                    return None
+                    return self._shared.no_block()
                 self._shards = self._random.permutation(len(self._files)).tolist()
-            words, lengths = self._read(table)
-            if lengths:
-                return self._block(words, lengths)
+            block = self._read()
+            if len(block.lengths):
+                block = block.reversed() if self._reverse else block
+                return block.shuffled(self._random) if self._shuffle else block
 
-    def _read(self, table: WordTable) -> tuple[np.ndarray, list[int]]:
+    def _read(self) -> Block:
         """Read on in the current shard; at its end, make the next one current."""
+        place = self._shards[0], self._position
+        block, self._position, ends_shard = self._shared.excerpt(place, self._look_up)
+        if ends_shard:
+            self._end_shard(empty=self._position.line == 0)
+        return block
+
+    def _look_up(self) -> Excerpt:
+        """Read a block from the file."""
         path = self._files[self._shards[0]]
-        lengths: list[int] = []
-        if self._reader is None:
+        # It stays behind where the other direction has read for both.
+        if self._reader is None or self._reader.position != self._position:
             self._reader = LineReader(path, self._position)
             self._lines = iter(self._reader)
-        sentences = self._sentences(self._reader, lengths)
-        rows = (map(table.row, sentence) for sentence in sentences)
-        words = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
+        table, lengths = self._shared.table(), array("q")
+        tokens = itertools.chain.from_iterable(self._sentences(lengths))
+        words = np.fromiter(map(table.row, tokens), np.int32)
         self._warn_of_special(words, len(lengths), table, path)
-        return words, lengths
+        sizes = np.array(lengths, np.int64)
+        block = Block(words, np.cumsum(sizes) - sizes, sizes, table)
+        return Excerpt(block, self._reader.position, len(words) < BLOCK_TOKENS)
 
-    def _sentences(self, reader: LineReader, lengths: list[int]) -> Iterator[list[str]]:
+    def _sentences(self, lengths: "array[int]") -> Iterator[list[str]]:
         """Give sentences up to the end of the block, and note their lengths."""
         n_words = 0
         for line in self._lines:
             words = f"{BOS} {line} {EOS}".split()
             n_words += len(words)
             lengths.append(len(words))
-            yield words[::-1] if self._reverse else words
+            yield words
             if n_words >= BLOCK_TOKENS:
-                self._position = reader.position
                 return
-        self._end_shard(empty=reader.position.line == 0)
-
-    def _block(self, words: np.ndarray, lengths: list[int]) -> Block:
-        sizes = np.array(lengths, np.int64)
-        starts = np.cumsum(sizes) - sizes
-        if self._shuffle:
-            order = self._random.permutation(len(sizes))
-            starts, sizes = starts[order], sizes[order]
-        return Block(words, starts, sizes)
 
     def _end_shard(self, empty: bool) -> None:
         """Make the next shard current; warn of one without sentences."""
