@@ -5,17 +5,17 @@ depend on the size of a file. Words are rows of a `WordTable`, which both direct
 share; looking each token up takes most of the time of reading.
 """
 
-import itertools
 import logging
-from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bilm.blocks import Block, BlockReader
 from bilm.characters import BOS, EOS
 from bilm.errors import InputError
-from bilm.text import LineReader, TextPosition
+from bilm.text import TextPosition
+from bilm.texttable import TextTable
 from bilm.wordtable import WordTable
 
 logger = logging.getLogger(__name__)
@@ -26,28 +26,6 @@ shuffled within a block: within the whole shard where it is no larger."""
 
 MAX_TABLE_WORDS = 1 << 17
 """Distinct words that are remembered before a new block starts afresh."""
-
-
-class Block(NamedTuple):
-    """Sentences with `<S>` and `</S>`, end to end in `words`."""
-
-    words: np.ndarray  # [sum of lengths] int32, rows of the word table
-    starts: np.ndarray  # [n] int64, where in `words` each sentence begins
-    lengths: np.ndarray  # [n] int64
-    table: WordTable
-
-    def reversed(self) -> "Block":
-        """The same sentences in the same order, each from its last word to the first.
-
-        All words turned round are the sentences turned round, the last one first.
-        """
-        starts = len(self.words) - self.starts - self.lengths
-        return self._replace(words=self.words[::-1], starts=starts)
-
-    def shuffled(self, random: np.random.Generator) -> "Block":
-        """The same sentences in random order."""
-        order = random.permutation(len(self.starts))
-        return self._replace(starts=self.starts[order], lengths=self.lengths[order])
 
 
 class Excerpt(NamedTuple):
@@ -68,19 +46,19 @@ class SharedWords:
     def __init__(self, *encoders: Callable[[list[str]], np.ndarray]) -> None:
         """Start with an empty table; `encoders` are those of `WordTable`."""
         self._encoders = encoders
-        self._table = WordTable(*encoders, padded=True)
+        self._words = TextTable(WordTable(*encoders, padded=True))
         self._last: tuple[object, Excerpt] | None = None
 
-    def table(self) -> WordTable:
+    def words(self) -> TextTable:
         """The table for a new block."""
-        if len(self._table) > MAX_TABLE_WORDS:
-            self._table = WordTable(*self._encoders, padded=True)
-        return self._table
+        if len(self._words.table) > MAX_TABLE_WORDS:
+            self._words = TextTable(WordTable(*self._encoders, padded=True))
+        return self._words
 
     def no_block(self) -> Block:
         """A block of no sentences."""
         none = np.empty(0, np.int64)
-        return Block(none.astype(np.int32), none, none, self.table())
+        return Block(none.astype(np.int32), none, none, self._words.table)
 
     def excerpt(self, place: object, read: Callable[[], Excerpt]) -> Excerpt:
         """Give what stands at a place, by `read` unless it was the last to be read."""
@@ -127,8 +105,7 @@ class ShardReader:
         self._shuffle = shuffle
         self._shards: list[int] = list(range(len(files))) if single_pass else []
         self._position = TextPosition()  # of the block, in the first of the shards
-        self._reader: LineReader | None = None  # of that shard, open between blocks
-        self._lines: Iterator[str] = iter(())
+        self._reader: BlockReader | None = None  # of that shard, open between blocks
         self._empty: set[int] = set()
         self._warned = warned
 
@@ -177,26 +154,11 @@ class ShardReader:
         path = self._files[self._shards[0]]
         # It stays behind where the other direction has read for both.
         if self._reader is None or self._reader.position != self._position:
-            self._reader = LineReader(path, self._position)
-            self._lines = iter(self._reader)
-        table, lengths = self._shared.table(), array("q")
-        tokens = itertools.chain.from_iterable(self._sentences(lengths))
-        words = np.fromiter(map(table.row, tokens), np.int32)
-        self._warn_of_special(words, len(lengths), table, path)
-        sizes = np.array(lengths, np.int64)
-        block = Block(words, np.cumsum(sizes) - sizes, sizes, table)
-        return Excerpt(block, self._reader.position, len(words) < BLOCK_TOKENS)
-
-    def _sentences(self, lengths: "array[int]") -> Iterator[list[str]]:
-        """Give sentences up to the end of the block, and note their lengths."""
-        n_words = 0
-        for line in self._lines:
-            words = f"{BOS} {line} {EOS}".split()
-            n_words += len(words)
-            lengths.append(len(words))
-            yield words
-            if n_words >= BLOCK_TOKENS:
-                return
+            self._reader = BlockReader(path, self._position)
+        block = self._reader.read(self._shared.words(), BLOCK_TOKENS)
+        self._warn_of_special(block, path)
+        ends_shard = len(block.words) < BLOCK_TOKENS
+        return Excerpt(block, self._reader.position, ends_shard)
 
     def _end_shard(self, empty: bool) -> None:
         """Make the next shard current; warn of one without sentences."""
@@ -213,12 +175,8 @@ class ShardReader:
                 f"({len(self._files)} files in all): the text needs one on each line"
             )
 
-    def _warn_of_special(
-        self, words: np.ndarray, n_sentences: int, table: WordTable, path: str
-    ) -> None:
-        special = (words == table.row(BOS)) | (words == table.row(EOS))
-        in_text = np.count_nonzero(special) - 2 * n_sentences
-        if in_text:
+    def _warn_of_special(self, block: Block, path: str) -> None:
+        if in_text := block.count_special():
             self._warn_once(
                 BOS,
                 "%s has %s or %s %d times in its text; they are added to every "

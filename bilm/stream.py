@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bilm.blocks import Block
 from bilm.errors import InputError
-from bilm.shards import Block, ShardReader
+from bilm.shards import ShardReader
 from bilm.wordtable import PADDING, WordTable
 
 logger = logging.getLogger(__name__)
@@ -95,7 +96,10 @@ class Batch(NamedTuple):
 
     def as_dict(self, weights: bool = False) -> dict[str, np.ndarray]:
         """The dictionary of bilm-tf, with `weights` beside it where asked for."""
-        arrays = {"token_ids": self.token_ids, "next_token_id": self.next_token_id}
+        arrays = {
+            "token_ids": self.token_ids,
+            "next_token_id": self.next_token_id.copy(),  # not a part of a larger array
+        }
         if (characters := self.characters) is not None:
             arrays["tokens_characters"] = characters
         if weights:
@@ -128,9 +132,14 @@ class Stream:
             rows = _Rows(pieces, block, step, self._geometry)
             ended = not len(block.starts)
             total = self._n_batches(rows.counts, last=ended)
+            steps, consumed = self._geometry.num_steps, total * self._geometry.num_steps
+            words, targets = rows.inputs(consumed), rows.targets(consumed)
             for number in range(done + 1, total + 1):
-                yield self._batch(rows, place, number)
-            done, consumed = 0, total * self._geometry.num_steps
+                at = np.s_[:, (number - 1) * steps : number * steps]
+                yield Batch(
+                    words[at], targets[at], block.table, self._geometry, place, number
+                )
+            done = 0
             if ended:
                 self._say_left_out(rows.counts - consumed)
                 return
@@ -154,19 +163,6 @@ class Stream:
             return -(-int(counts.max()) // self._geometry.num_steps)
         return int(counts.min()) // self._geometry.num_steps
 
-    def _batch(self, rows: "_Rows", place: Place, number: int) -> Batch:
-        steps = np.arange(self._geometry.num_steps)
-        steps += (number - 1) * self._geometry.num_steps
-        at = np.where(steps < rows.counts[:, None], rows.offsets[:, None] + steps, -1)
-        return Batch(
-            rows.inputs.take(at),  # take: twice as fast as indexing
-            rows.targets.take(at),
-            rows.table,
-            self._geometry,
-            place,
-            number,
-        )
-
     def _say_left_out(self, counts: np.ndarray) -> None:
         if (left := int(counts.clip(0).sum())) > 0:
             logger.info(
@@ -182,11 +178,7 @@ class _Rows:
     """The tokens that each row gets from a block, laid out row behind row.
 
     Attributes:
-        inputs: rows of the word table, [tokens + 1] int32; those of row r of the batch
-            begin at `offsets[r]`, and `PADDING` is at the end.
-        targets: ids of the next words in the same order, [tokens + 1] int32.
-        offsets, counts: [B] int64.
-        table: of the words.
+        counts: how many each row gets, [B] int64.
     """
 
     def __init__(self, pieces: Pieces, block: Block, step: int, how: Geometry) -> None:
@@ -201,27 +193,43 @@ class _Rows:
             np.int64,
         )
         order = np.argsort(rows, kind="stable")
-        self.table = block.table
-        self._words = np.concatenate([self.table.rows(pieces.words), block.words])
+        self._table = block.table
+        self._words = np.concatenate([block.table.rows(pieces.words), block.words])
         self._starts, self._lengths = starts[order], lengths[order]
         self._rows = rows[order]
         at = _ranges(self._starts, self._lengths - 1)
-        self.inputs = np.append(self._words.take(at), np.int32(PADDING))
-        targets = np.append(self._words.take(at + 1), np.int32(PADDING))
-        self.targets = self.table.column(0).take(targets)
+        self._inputs = self._words.take(at)  # take: twice as fast as indexing
+        self._targets = block.table.column(0).take(self._words.take(at + 1))
         self.counts = _sums(self._rows, self._lengths - 1, how.batch_size)
-        self.offsets = np.cumsum(self.counts) - self.counts
+        self._offsets = np.cumsum(self.counts) - self.counts
+
+    def inputs(self, n_steps: int) -> np.ndarray:
+        """The first inputs of each row as rows of the word table, [B, n_steps] int32.
+
+        `PADDING` is where a row has fewer.
+        """
+        return self._first(self._inputs, n_steps)
+
+    def targets(self, n_steps: int) -> np.ndarray:
+        """The ids of the words that follow them, in the same manner."""
+        return self._first(self._targets, n_steps)
+
+    def _first(self, values: np.ndarray, n_steps: int) -> np.ndarray:
+        first = np.zeros((len(self.counts), n_steps), np.int32)
+        for row, offset, count in zip(first, self._offsets, self.counts, strict=True):
+            row[:count] = values[offset : offset + min(count, n_steps)]
+        return first
 
     def rest(self, consumed: int) -> Pieces:
         """What is left when every row has used its first `consumed` tokens."""
         n_inputs = self._lengths - 1
-        begins = np.cumsum(n_inputs) - n_inputs - self.offsets[self._rows]
+        begins = np.cumsum(n_inputs) - n_inputs - self._offsets[self._rows]
         used = np.clip(consumed - begins, 0, n_inputs)
         left = used < n_inputs
         starts, lengths = (self._starts + used)[left], (self._lengths - used)[left]
         words = self._words[_ranges(starts, lengths)]
         return Pieces(
-            [self.table.words[i] for i in words.tolist()],
+            [self._table.words[i] for i in words.tolist()],
             lengths.tolist(),
             self._rows[left].tolist(),
         )
