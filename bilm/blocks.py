@@ -10,7 +10,7 @@ import numpy as np
 
 from bilm.characters import BOS, EOS
 from bilm.text import LineReader, TextPosition
-from bilm.texttable import Lines, TextTable, plain_bytes
+from bilm.texttable import Lines, TextTable
 from bilm.wordtable import WordTable
 
 
@@ -63,7 +63,7 @@ class BlockReader:
         """
         pieces: list[Lines] = []
         lines_left = 0
-        while n_ids > 0 and (text := self._rest or plain_bytes(next(self._texts, ""))):
+        while n_ids > 0 and (text := self._rest or next(self._texts, b"")):
             lines = words.look_up(text)
             ids = np.cumsum(lines.counts + 2)
             n_lines = min(int(np.searchsorted(ids, n_ids)) + 1, len(ids))

@@ -39,6 +39,10 @@ class BidirectionalBatch(NamedTuple):
     forward: Batch
     reverse: Batch
 
+    def only(self, rows: slice) -> "BidirectionalBatch":
+        """Some of the rows."""
+        return BidirectionalBatch(self.forward.only(rows), self.reverse.only(rows))
+
     def state(self) -> State:
         """The position after this batch; see `Batch.state`."""
         return {"forward": self.forward.state(), "reverse": self.reverse.state()}

@@ -80,6 +80,22 @@ class Batch(NamedTuple):
         """[B, T] float32: 1 for a token, 0 for padding."""
         return (self.words != PADDING).astype(np.float32)
 
+    def words_in(self, table: WordTable) -> np.ndarray:
+        """The words as rows of this table, [B, T] int32.
+
+        That of the other direction is another one while a new one replaces it.
+        """
+        if table is self.table:
+            return self.words
+        words = [self.table.words[row] for row in self.words.ravel().tolist()]
+        return table.rows(words).reshape(self.words.shape)
+
+    def only(self, rows: slice) -> "Batch":
+        """Some of the rows."""
+        return self._replace(
+            words=self.words[rows], next_token_id=self.next_token_id[rows]
+        )
+
     def state(self) -> State:
         """The position after this batch, for `restore`, in values that JSON can hold.
 

@@ -119,13 +119,13 @@ class LineReader:
             InputError: it is not UTF-8 text (with line and byte offset), UTF-16, HDF5,
                 a broken gzip file, or has a line longer than `MAX_LINE_BYTES`.
         """
-        return self._read(_read_line)
+        return (text for _, text in self._read(_read_line))
 
-    def texts(self) -> Iterator[str]:
-        """Give whole lines, `TEXT_BYTES` or more of them together; see `__iter__`."""
-        return self._read(_read_lines)
+    def texts(self) -> Iterator[bytes]:
+        """Give UTF-8 of whole lines, `TEXT_BYTES` or more together; see `__iter__`."""
+        return (raw for raw, _ in self._read(_read_lines))
 
-    def _read(self, take: Callable[[Stream], bytes]) -> Iterator[str]:
+    def _read(self, take: Callable[[Stream], bytes]) -> Iterator[tuple[bytes, str]]:
         path = self._path
         with _open(path) as stream:
             try:
@@ -136,7 +136,7 @@ class LineReader:
                     text = raw.decode("utf-8")
                     self._offset += len(raw)
                     self._line += raw.count(b"\n") + (not raw.endswith(b"\n"))
-                    yield text
+                    yield raw, text
             except UnicodeDecodeError as error:
                 raise self._error(
                     f"is not UTF-8 (byte 0x{raw[error.start]:02x} at offset "

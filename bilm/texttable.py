@@ -56,7 +56,7 @@ class TextTable:
         """Look up the tokens of whole lines, of which the last may lack its end.
 
         Args:
-            text: what `plain_bytes` gave, or a part of it.
+            text: UTF-8.
         """
         padded = b"\n" + text + b"\n" * (_LONGEST + 1)
         starts, ends = _edges(padded)
@@ -67,21 +67,32 @@ class TextTable:
         missed = np.flatnonzero(~known)
         spans = zip(starts[missed].tolist(), ends[missed].tolist(), strict=True)
         new = [padded[start:end].decode() for start, end in spans]
+        if " ".join(new).split() != new:  # tokens have spaces that are not ASCII
+            return self.look_up(_with_blanks(text))
         words[missed] = self.table.rows(new)
-        fits = (ends - starts)[missed] <= _LONGEST
-        free = fits & (self._rows[slots[missed]] == PADDING)
-        kept = missed[free][::-1]  # where words compete for a slot, the first gets it
-        at = slots[kept]
-        self._low[at], self._high[at] = low[kept], high[kept]
-        self._rows[at] = words[kept]
+        short = missed[(ends - starts)[missed] <= _LONGEST]
+        self._remember(slots[short], low[short], high[short], words[short])
         return Lines(words, *_lines(text, starts))
 
+    def _remember(
+        self, slots: np.ndarray, low: np.ndarray, high: np.ndarray, rows: np.ndarray
+    ) -> None:
+        """Fill free slots; where words compete for one, the first gets it."""
+        free = np.flatnonzero(self._rows[slots] == PADDING)[::-1]
+        at = slots[free]
+        self._low[at], self._high[at], self._rows[at] = (
+            low[free],
+            high[free],
+            rows[free],
+        )
 
-def plain_bytes(text: str) -> bytes:
-    """UTF-8 with as many blanks in place of each space that is not ASCII."""
-    if not text.isascii():
-        text = _OTHER_SPACES.sub(lambda space: " " * len(space[0].encode()), text)
-    return text.encode()
+
+def _with_blanks(text: bytes) -> bytes:
+    """The text with as many blanks in place of each space that is not ASCII."""
+    blanks = _OTHER_SPACES.sub(
+        lambda space: " " * len(space[0].encode()), text.decode()
+    )
+    return blanks.encode()
 
 
 def _edges(padded: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +126,7 @@ def _slots(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 def _lines(text: bytes, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Tokens of each line, and where it ends."""
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1
-    if not text.endswith(b"\n"):
+    if text and not text.endswith(b"\n"):
         ends = np.append(ends, len(text))
     # In the padded text all is one byte later.
-    return np.diff(np.searchsorted(starts, ends), prepend=0), ends
+    return np.diff(np.searchsorted(starts, ends, "right"), prepend=0), ends
