@@ -3,14 +3,13 @@
 Letters: n sentences.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from bilm.characters import BOS, EOS
 from bilm.text import LineReader, TextPosition
-from bilm.texttable import Lines, TextTable
+from bilm.texttable import TextTable
 from bilm.wordtable import WordTable
 
 
@@ -61,7 +60,8 @@ class BlockReader:
         Raises:
             FileNotFoundError, InputError: see `LineReader`.
         """
-        pieces: list[Lines] = []
+        pieces: list[np.ndarray] = []
+        counts: list[np.ndarray] = []
         lines_left = 0
         while n_ids > 0 and (text := self._rest or next(self._texts, b"")):
             lines = words.look_up(text)
@@ -70,17 +70,18 @@ class BlockReader:
             self._rest = text[lines.ends[n_lines - 1] :]
             lines_left = len(ids) - n_lines
             n_ids -= int(ids[n_lines - 1])
-            counts = lines.counts[:n_lines]
-            pieces.append(Lines(lines.words[: counts.sum()], counts, lines.ends))
+            counts.append(lines.counts[:n_lines])
+            pieces.append(lines.words[: counts[-1].sum()])
         offset, line = self._reader.position
         self.position = TextPosition(offset - len(self._rest), line - lines_left)
-        return _block(pieces, words.table)
+        return _block(pieces, counts, words.table)
 
 
-def _block(pieces: Sequence[Lines], table: WordTable) -> Block:
-    """Join lines, with `<S>` and `</S>` around each."""
-    none = np.empty(0, np.int64)
-    lengths = np.concatenate([none, *(lines.counts for lines in pieces)]) + 2
+def _block(
+    pieces: list[np.ndarray], counts: list[np.ndarray], table: WordTable
+) -> Block:
+    """Join the words of lines, with `<S>` and `</S>` around each line."""
+    lengths = np.concatenate([np.empty(0, np.int64), *counts]) + 2
     ends = np.cumsum(lengths)
     starts = ends - lengths
     words = np.empty(lengths.sum(), np.int32)
@@ -88,5 +89,5 @@ def _block(pieces: Sequence[Lines], table: WordTable) -> Block:
     for word, places in ((BOS, starts), (EOS, ends - 1)):
         words[places] = table.row(word)
         is_token[places] = False
-    words[is_token] = np.concatenate([none, *(lines.words for lines in pieces)])
+    words[is_token] = np.concatenate([np.empty(0, np.int32), *pieces])
     return Block(words, starts, lengths, table)

@@ -2,7 +2,7 @@
 
 A block is a shard, or a part of one where the shard is large, so that memory does not
 depend on the size of a file. Words are rows of a `WordTable`, which both directions
-share; looking each token up takes most of the time of reading.
+share: to look tokens up takes most of the time of reading.
 """
 
 import logging

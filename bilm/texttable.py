@@ -80,11 +80,8 @@ class TextTable:
         """Fill free slots; where words compete for one, the first gets it."""
         free = np.flatnonzero(self._rows[slots] == PADDING)[::-1]
         at = slots[free]
-        self._low[at], self._high[at], self._rows[at] = (
-            low[free],
-            high[free],
-            rows[free],
-        )
+        self._low[at], self._high[at] = low[free], high[free]
+        self._rows[at] = rows[free]
 
 
 def _with_blanks(text: bytes) -> bytes:

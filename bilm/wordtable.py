@@ -33,7 +33,8 @@ class WordTable:
         self._columns = [encode([]) for encode in encoders]
         self._encoded = 0
         if padded:
-            self._encoded = self.rows([""]).size
+            self.row("")
+            self._encoded = 1
             self._columns = [
                 np.zeros_like(c, shape=(1, *c.shape[1:])) for c in self._columns
             ]
