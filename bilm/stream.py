@@ -149,7 +149,7 @@ class Stream:
             ended = not len(block.starts)
             total = self._n_batches(rows.counts, last=ended)
             steps, consumed = self._geometry.num_steps, total * self._geometry.num_steps
-            words, targets = rows.inputs(consumed), rows.targets(consumed)
+            words, targets = rows.first(consumed)
             for number in range(done + 1, total + 1):
                 at = np.s_[:, (number - 1) * steps : number * steps]
                 yield Batch(
@@ -191,7 +191,7 @@ class Stream:
 
 
 class _Rows:
-    """The tokens that each row gets from a block, laid out row behind row.
+    """The tokens that each row gets from a block.
 
     Attributes:
         counts: how many each row gets, [B] int64.
@@ -213,22 +213,19 @@ class _Rows:
         self._words = np.concatenate([block.table.rows(pieces.words), block.words])
         self._starts, self._lengths = starts[order], lengths[order]
         self._rows = rows[order]
-        at = _ranges(self._starts, self._lengths - 1)
-        self._inputs = self._words.take(at)  # take: twice as fast as indexing
-        self._targets = block.table.column(0).take(self._words.take(at + 1))
         self.counts = _sums(self._rows, self._lengths - 1, how.batch_size)
         self._offsets = np.cumsum(self.counts) - self.counts
 
-    def inputs(self, n_steps: int) -> np.ndarray:
-        """The first inputs of each row as rows of the word table, [B, n_steps] int32.
+    def first(self, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first inputs and targets of each row, [B, n_steps] int32 each.
 
-        `PADDING` is where a row has fewer.
+        Inputs are rows of the word table, targets are ids. Where a row has fewer, they
+        are `PADDING` and 0.
         """
-        return self._first(self._inputs, n_steps)
-
-    def targets(self, n_steps: int) -> np.ndarray:
-        """The ids of the words that follow them, in the same manner."""
-        return self._first(self._targets, n_steps)
+        at = _ranges(self._starts, self._lengths - 1)
+        inputs = self._words.take(at)  # take: twice as fast as indexing
+        targets = self._table.column(0).take(self._words.take(at + 1))
+        return self._first(inputs, n_steps), self._first(targets, n_steps)
 
     def _first(self, values: np.ndarray, n_steps: int) -> np.ndarray:
         first = np.zeros((len(self.counts), n_steps), np.int32)
