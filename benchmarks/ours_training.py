@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from bilm.data import BidirectionalLMDataset, UnicodeCharsVocabulary
+from bilm.dataset import BidirectionalBatch
 from bilm.options import TrainingOptions, read_training_options, replace_options
+from bilm.stream import Batch
 
 WARM_UP = 3  # steps left out, as the peer does
 PRODUCT_SIZE = 4096  # rows and columns of the large matrix product
@@ -128,13 +130,14 @@ class SpreadWords:
         self.vocab = data.vocab
         self._data, self._n_words = data, n_words
 
-    def iter_batches(self, rows: int, steps: int) -> Iterator[dict[str, np.ndarray]]:
+    def batches(self, rows: int, steps: int) -> Iterator[BidirectionalBatch]:
         """Batches of the data set, with other labels."""
-        for batch in self._data.iter_batches(rows, steps):
-            for name in ("next_token_id", "next_token_id_reverse"):
-                spread = batch[name].astype(np.int64) * self._n_words // self.vocab.size
-                batch[name] = spread.astype(np.int32)
-            yield batch
+        for batch in self._data.batches(rows, steps):
+            yield BidirectionalBatch(*map(self._spread, batch))
+
+    def _spread(self, batch: Batch) -> Batch:
+        ids = batch.next_token_id.astype(np.int64) * self._n_words // self.vocab.size
+        return batch._replace(next_token_id=ids.astype(np.int32))
 
 
 def open_vocabulary(

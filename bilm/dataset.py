@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bilm.errors import InputError
-from bilm.shards import ShardReader
+from bilm.shards import ShardReader, SharedWords
 from bilm.stream import Batch, Geometry, State, Stream
 from bilm.text import PathOrPattern, count_tokens, find_files
-from bilm.vocabulary import Vocabulary
+from bilm.vocabulary import UnicodeCharsVocabulary, Vocabulary
 
 
 class BidirectionalBatch(NamedTuple):
@@ -38,6 +38,10 @@ class BidirectionalBatch(NamedTuple):
 
     forward: Batch
     reverse: Batch
+
+    def only(self, rows: slice) -> "BidirectionalBatch":
+        """Some of the rows."""
+        return BidirectionalBatch(self.forward.only(rows), self.reverse.only(rows))
 
     def state(self) -> State:
         """The position after this batch; see `Batch.state`."""
@@ -177,8 +181,13 @@ class LMDataset(_Dataset):
         num_steps: int,
         keep_incomplete: bool = False,
         fill_steps: int | None = None,
+        *,
+        shared: SharedWords | None = None,
     ) -> Iterator[Batch]:
-        """Give batches as records that know their position; see `iter_batches`."""
+        """Give batches as records that know their position; see `iter_batches`.
+
+        The reader of the other direction, of the same files, may have `shared` too.
+        """
         if fill_steps is None:
             fill_steps = num_steps
         geometry = Geometry(
@@ -195,13 +204,14 @@ class LMDataset(_Dataset):
         reader = ShardReader(
             self.files,
             np.random.default_rng(self._seeds.spawn(1)[0]),
+            shared or _shared_words(self.vocab),
             reverse=self._reverse,
             single_pass=self._test,
             shuffle=self._shuffle,
             warned=self.warned,
         )
         start, self._start = self._start, None
-        return Stream(reader, self.vocab, geometry, keep_incomplete).batches(start)
+        return Stream(reader, geometry, keep_incomplete).batches(start)
 
     def restore(self, state: State) -> None:
         """Let the next `iter_batches` or `batches` go on from a position."""
@@ -246,8 +256,10 @@ class BidirectionalLMDataset(_Dataset):
         fill_steps: int | None = None,
     ) -> Iterator[BidirectionalBatch]:
         """Give batches as records that know their position; see `iter_batches`."""
+        how = (batch_size, num_steps, keep_incomplete, fill_steps)
+        shared = _shared_words(self.vocab)
         forward, reverse = (
-            dataset.batches(batch_size, num_steps, keep_incomplete, fill_steps)
+            dataset.batches(*how, shared=shared)
             for dataset in (self._forward, self._reverse)
         )
         return map(BidirectionalBatch, forward, reverse)
@@ -257,3 +269,10 @@ class BidirectionalLMDataset(_Dataset):
         super().restore(state)
         self._forward.restore(state["forward"])
         self._reverse.restore(state["reverse"])
+
+
+def _shared_words(vocab: Vocabulary) -> SharedWords:
+    """Words with their ids and, where the vocabulary has them, their characters."""
+    if isinstance(vocab, UnicodeCharsVocabulary):
+        return SharedWords(vocab.words_to_ids, vocab.words_to_char_ids)
+    return SharedWords(vocab.words_to_ids)

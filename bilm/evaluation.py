@@ -100,9 +100,7 @@ def evaluate(
     values = checkpoint_values(checked, os.fspath(ckpt_file), with_slots=False)
     network = Network(checked, training_variables(checked), values, trainable=False)
     start = time.perf_counter()
-    batches = data.iter_batches(
-        batch_size, unroll_steps, fill_steps=1, keep_incomplete=True
-    )
+    batches = data.batches(batch_size, unroll_steps, fill_steps=1, keep_incomplete=True)
     inputs = (step_inputs(batch, checked.char_cnn is not None) for batch in batches)
     if drop_incomplete:
         inputs = (_complete_steps(each) for each in inputs)

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bilm.characters import PAD_CHARACTER
-from bilm.data import BidirectionalLMDataset, LMDataset
+from bilm.dataset import BidirectionalBatch, BidirectionalLMDataset, LMDataset
 from bilm.errors import InputError
 from bilm.options import TrainingOptions
 from bilm.sampler import LogUniformSampler
+from bilm.stream import Batch
+from bilm.wordtable import PADDING
 
 # The dicts of the data sets: the backward direction's entries have a suffix.
 SUFFIXES = ("", "_reverse")
@@ -32,6 +34,15 @@ class StepInputs(NamedTuple):
     label_log_expected: np.ndarray  # float32 [K, T, B]; [K, 0, 0] for the full softmax
 
 
+class _Inputs(NamedTuple):
+    """The first fields of `StepInputs`."""
+
+    tokens: np.ndarray
+    places: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+
+
 def training_inputs(
     options: TrainingOptions, data: Dataset, n_replicas: int, seed: list[int]
 ) -> Iterator[list[StepInputs]]:
@@ -48,10 +59,10 @@ def training_inputs(
         for replica in range(n_replicas)
     ]
     rows = options.batch_size
-    for batch in data.iter_batches(rows * n_replicas, options.unroll_steps):
+    for batch in data.batches(rows * n_replicas, options.unroll_steps):
         yield [
             step_inputs(
-                {name: array[r * rows :][:rows] for name, array in batch.items()},
+                batch.only(np.s_[r * rows : (r + 1) * rows]),
                 options.char_cnn is not None,
                 samplers[r],
             )
@@ -60,26 +71,24 @@ def training_inputs(
 
 
 def step_inputs(
-    batch: Mapping[str, np.ndarray],
+    batch: Mapping[str, np.ndarray] | Batch | BidirectionalBatch,
     uses_characters: bool,
     samplers: Sequence[LogUniformSampler] = (),
 ) -> StepInputs:
     """Gather what a step needs.
 
     Args:
-        batch: of `LMDataset` or `BidirectionalLMDataset.iter_batches`.
+        batch: of `LMDataset` or `BidirectionalLMDataset`: a record, whose words are
+            numbered already, or a dictionary, whose tokens have to be compared.
         uses_characters: the network's input is characters, not words.
         samplers: of negative samples, one for each direction; none for the full
             softmax.
     """
-    suffixes = [s for s in SUFFIXES if "token_ids" + s in batch]
-    labels = _time_major(batch, "next_token_id", suffixes)
-    tokens, places = _distinct_tokens(batch, suffixes, uses_characters)
-    if "weights" in batch:
-        weights = _time_major(batch, "weights", suffixes)
+    if isinstance(batch, Mapping):
+        inputs = _of_arrays(batch, uses_characters)
     else:
-        weights = np.ones(labels.shape, np.float32)
-    return StepInputs(tokens, places, labels, weights, *_negatives(labels, samplers))
+        inputs = _of_words(batch, uses_characters)
+    return StepInputs(*inputs, *_negatives(inputs.labels, samplers))
 
 
 def check_dataset(options: TrainingOptions, data: Dataset) -> None:
@@ -121,6 +130,21 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], places.astype(np.int32)
 
 
+def distinct_numbers(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct numbers of [M], in order of appearance, and for each its place in them.
+
+    The numbers are small; nothing is sorted. The order does not depend on how words are
+    numbered, which a training that goes on would not repeat.
+    """
+    places = np.arange(len(numbers))
+    first = np.empty(numbers.max() + 1, np.int64)
+    first[numbers[::-1]] = places[::-1]  # of equal ones the first is written last
+    is_first = first[numbers] == places
+    distinct = numbers[is_first]
+    first[distinct] = np.arange(len(distinct))
+    return distinct, first[numbers]
+
+
 def _samplers(options: TrainingOptions, seed: list[int]) -> list[LogUniformSampler]:
     """Of one replica, for each direction."""
     n_words, n_samples = options.n_tokens_vocab, options.n_negative_samples_batch
@@ -130,22 +154,50 @@ def _samplers(options: TrainingOptions, seed: list[int]) -> list[LogUniformSampl
     ]
 
 
-def _distinct_tokens(
-    batch: Mapping[str, np.ndarray], suffixes: list[str], uses_characters: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def _of_arrays(batch: Mapping[str, np.ndarray], uses_characters: bool) -> _Inputs:
+    suffixes = [s for s in SUFFIXES if "token_ids" + s in batch]
+    labels = _time_major(batch, "next_token_id", suffixes)
+    weights = np.ones(labels.shape, np.float32)
+    if "weights" in batch:
+        weights = _time_major(batch, "weights", suffixes)
     if not uses_characters:
-        # To look a word up twice costs nothing, and their number stays the same, as
-        # sparse gradients of several replicas need it.
-        ids = _time_major(batch, "token_ids", suffixes)
-        return ids.ravel(), np.arange(ids.size, dtype=np.int32).reshape(ids.shape)
+        return _Inputs(
+            *_every(_time_major(batch, "token_ids", suffixes)), labels, weights
+        )
     characters = _time_major(batch, "tokens_characters", suffixes)
-    shape = characters.shape
-    tokens, places = distinct_rows(characters.reshape(-1, shape[-1]))
-    # The encoder cuts tokens of like length together.
-    order = np.argsort((tokens != PAD_CHARACTER).sum(1), kind="stable")
-    ranks = np.empty_like(order)
+    tokens, places = distinct_rows(characters.reshape(-1, characters.shape[-1]))
+    return _Inputs(*_by_length(tokens, places.reshape(labels.shape)), labels, weights)
+
+
+def _of_words(batch: Batch | BidirectionalBatch, uses_characters: bool) -> _Inputs:
+    directions = [batch] if isinstance(batch, Batch) else [batch.forward, batch.reverse]
+    table = directions[0].table
+    labels = np.stack([each.next_token_id.T for each in directions])
+    words = np.stack([each.words_in(table).T for each in directions])
+    weights = (words != PADDING).astype(np.float32)
+    if not uses_characters:
+        return _Inputs(*_every(table.column(0).take(words)), labels, weights)
+    distinct, places = distinct_numbers(words.ravel())
+    tokens = table.column(1).take(distinct, axis=0)
+    return _Inputs(*_by_length(tokens, places.reshape(labels.shape)), labels, weights)
+
+
+def _every(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Word ids with their places.
+
+    To look a word up twice costs nothing, and their number stays the same, as sparse
+    gradients of several replicas need it.
+    """
+    return ids.ravel(), np.arange(ids.size, dtype=np.int32).reshape(ids.shape)
+
+
+def _by_length(tokens: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort tokens [U, C]: the encoder cuts those of like length together."""
+    lengths = (tokens != PAD_CHARACTER).sum(1, dtype=np.int16)
+    order = np.argsort(lengths, kind="stable")  # of int16: a radix sort
+    ranks = np.empty(len(order), np.int32)
     ranks[order] = np.arange(len(order))
-    return tokens[order], ranks[places].reshape(shape[:-1]).astype(np.int32)
+    return tokens.take(order, axis=0).astype(np.int32), ranks.take(places)
 
 
 def _time_major(

@@ -1,19 +1,21 @@
 """Blocks of sentences from the shards of a corpus, one direction of it.
 
 A block is a shard, or a part of one where the shard is large, so that memory does not
-depend on the size of a file. Words are rows of a `WordTable`.
+depend on the size of a file. Words are rows of a `WordTable`, which both directions
+share: to look tokens up takes most of the time of reading.
 """
 
-import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bilm.blocks import Block, BlockReader
 from bilm.characters import BOS, EOS
 from bilm.errors import InputError
-from bilm.text import LineReader, TextPosition
+from bilm.text import TextPosition
+from bilm.texttable import TextTable
 from bilm.wordtable import WordTable
 
 logger = logging.getLogger(__name__)
@@ -22,13 +24,47 @@ BLOCK_TOKENS = 1_000_000
 """A block ends with the sentence that reaches this number of ids. Sentences are
 shuffled within a block: within the whole shard where it is no larger."""
 
+MAX_TABLE_WORDS = 1 << 17
+"""Distinct words that are remembered before a new block starts afresh."""
 
-class Block(NamedTuple):
-    """Sentences with `<S>` and `</S>`, end to end in `words`."""
 
-    words: np.ndarray  # [sum of lengths] int32, rows of the word table
-    starts: np.ndarray  # [n] int64, where in `words` each sentence begins
-    lengths: np.ndarray  # [n] int64
+class Excerpt(NamedTuple):
+    """A block as it stands in its shard."""
+
+    block: Block
+    end: TextPosition
+    ends_shard: bool
+
+
+class SharedWords:
+    """What the readers of both directions have in common.
+
+    Where both come to the same block, one after the other, it is read once: always in a
+    single pass, and in training where there is a single shard.
+    """
+
+    def __init__(self, *encoders: Callable[[list[str]], np.ndarray]) -> None:
+        """Start with an empty table; `encoders` are those of `WordTable`."""
+        self._encoders = encoders
+        self._words = TextTable(WordTable(*encoders, padded=True))
+        self._last: tuple[object, Excerpt] | None = None
+
+    def words(self) -> TextTable:
+        """The table for a new block."""
+        if len(self._words.table) > MAX_TABLE_WORDS:
+            self._words = TextTable(WordTable(*self._encoders, padded=True))
+        return self._words
+
+    def no_block(self) -> Block:
+        """A block of no sentences."""
+        none = np.empty(0, np.int64)
+        return Block(none.astype(np.int32), none, none, self._words.table)
+
+    def excerpt(self, place: object, read: Callable[[], Excerpt]) -> Excerpt:
+        """Give what stands at a place, by `read` unless it was the last to be read."""
+        if self._last is None or self._last[0] != place:
+            self._last = place, read()
+        return self._last[1]
 
 
 class ShardReader:
@@ -42,6 +78,7 @@ class ShardReader:
         self,
         files: Sequence[str],
         random: np.random.Generator,
+        shared: SharedWords,
         *,
         reverse: bool,
         single_pass: bool,
@@ -53,6 +90,7 @@ class ShardReader:
         Args:
             files: paths of the shards.
             random: source of the orders.
+            shared: of readers of the same files.
             reverse: sentences from the last word to the first.
             single_pass: whether to end after each shard was read once.
             shuffle: whether to shuffle the sentences of each block.
@@ -61,13 +99,13 @@ class ShardReader:
         """
         self._files = files
         self._random = random
+        self._shared = shared
         self._reverse = reverse
         self._single_pass = single_pass
         self._shuffle = shuffle
         self._shards: list[int] = list(range(len(files))) if single_pass else []
         self._position = TextPosition()  # of the block, in the first of the shards
-        self._reader: LineReader | None = None  # of that shard, open between blocks
-        self._lines: Iterator[str] = iter(())
+        self._reader: BlockReader | None = None  # of that shard, open between blocks
         self._empty: set[int] = set()
         self._warned = warned
 
@@ -87,8 +125,8 @@ class ShardReader:
         self._reader = None
         self._random.bit_generator.state = state["random"]
 
-    def next_block(self, table: WordTable) -> Block | None:
-        """Read the next block; None after the last one of a single pass.
+    def next_block(self) -> Block:
+        """Read the next block; one of no sentences after the last of a single pass.
 
         Raises:
             InputError: a shard is not text, or none has a sentence.
@@ -96,45 +134,31 @@ class ShardReader:
         while True:
             if not self._shards:
                 if self._single_pass:
-                    return None
+                    return self._shared.no_block()
                 self._shards = self._random.permutation(len(self._files)).tolist()
-            words, lengths = self._read(table)
-            if lengths:
-                return self._block(words, lengths)
+            block = self._read()
+            if len(block.lengths):
+                block = block.reversed() if self._reverse else block
+                return block.shuffled(self._random) if self._shuffle else block
 
-    def _read(self, table: WordTable) -> tuple[np.ndarray, list[int]]:
+    def _read(self) -> Block:
         """Read on in the current shard; at its end, make the next one current."""
+        place = self._shards[0], self._position
+        block, self._position, ends_shard = self._shared.excerpt(place, self._look_up)
+        if ends_shard:
+            self._end_shard(empty=self._position.line == 0)
+        return block
+
+    def _look_up(self) -> Excerpt:
+        """Read a block from the file."""
         path = self._files[self._shards[0]]
-        lengths: list[int] = []
-        if self._reader is None:
-            self._reader = LineReader(path, self._position)
-            self._lines = iter(self._reader)
-        sentences = self._sentences(self._reader, lengths)
-        rows = (map(table.row, sentence) for sentence in sentences)
-        words = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
-        self._warn_of_special(words, len(lengths), table, path)
-        return words, lengths
-
-    def _sentences(self, reader: LineReader, lengths: list[int]) -> Iterator[list[str]]:
-        """Give sentences up to the end of the block, and note their lengths."""
-        n_words = 0
-        for line in self._lines:
-            words = f"{BOS} {line} {EOS}".split()
-            n_words += len(words)
-            lengths.append(len(words))
-            yield words[::-1] if self._reverse else words
-            if n_words >= BLOCK_TOKENS:
-                self._position = reader.position
-                return
-        self._end_shard(empty=reader.position.line == 0)
-
-    def _block(self, words: np.ndarray, lengths: list[int]) -> Block:
-        sizes = np.array(lengths, np.int64)
-        starts = np.cumsum(sizes) - sizes
-        if self._shuffle:
-            order = self._random.permutation(len(sizes))
-            starts, sizes = starts[order], sizes[order]
-        return Block(words, starts, sizes)
+        # It stays behind where the other direction has read for both.
+        if self._reader is None or self._reader.position != self._position:
+            self._reader = BlockReader(path, self._position)
+        block = self._reader.read(self._shared.words(), BLOCK_TOKENS)
+        self._warn_of_special(block, path)
+        ends_shard = len(block.words) < BLOCK_TOKENS
+        return Excerpt(block, self._reader.position, ends_shard)
 
     def _end_shard(self, empty: bool) -> None:
         """Make the next shard current; warn of one without sentences."""
@@ -151,12 +175,8 @@ class ShardReader:
                 f"({len(self._files)} files in all): the text needs one on each line"
             )
 
-    def _warn_of_special(
-        self, words: np.ndarray, n_sentences: int, table: WordTable, path: str
-    ) -> None:
-        special = (words == table.row(BOS)) | (words == table.row(EOS))
-        in_text = np.count_nonzero(special) - 2 * n_sentences
-        if in_text:
+    def _warn_of_special(self, block: Block, path: str) -> None:
+        if in_text := block.count_special():
             self._warn_once(
                 BOS,
                 "%s has %s or %s %d times in its text; they are added to every "

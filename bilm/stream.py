@@ -15,19 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bilm.blocks import Block
 from bilm.errors import InputError
-from bilm.shards import Block, ShardReader
-from bilm.vocabulary import UnicodeCharsVocabulary, Vocabulary
-from bilm.wordtable import WordTable
+from bilm.shards import ShardReader
+from bilm.wordtable import PADDING, WordTable
 
 logger = logging.getLogger(__name__)
 
-MAX_TABLE_WORDS = 1 << 17
-"""Distinct words that a stream remembers before it starts afresh with a new block."""
-
 State = dict[str, Any]
-
-_NO_BLOCK = Block(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class Geometry(NamedTuple):
@@ -60,13 +55,46 @@ class Place(NamedTuple):
 class Batch(NamedTuple):
     """T steps of B rows, in one direction."""
 
-    token_ids: np.ndarray  # [B, T] int32
+    words: np.ndarray  # [B, T] int32, rows of the table; `PADDING` behind the last one
     next_token_id: np.ndarray  # [B, T] int32
-    characters: np.ndarray | None  # [B, T, C] int32; None without characters
-    weights: np.ndarray  # [B, T] float32: 1 for a token, 0 for padding
+    table: WordTable  # its columns are word ids and, where there are any, characters
     geometry: Geometry
     block: Place  # the beginning of the block that it comes from
     number: int  # batches of this block up to and with this one
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        """[B, T] int32."""
+        return self.table.column(0).take(self.words)
+
+    @property
+    def characters(self) -> np.ndarray | None:
+        """[B, T, C] int32; None without characters."""
+        if self.table.n_columns == 1:
+            return None
+        # The table is int16: half as much to fetch costs less than the conversion.
+        return self.table.column(1).take(self.words, axis=0).astype(np.int32)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """[B, T] float32: 1 for a token, 0 for padding."""
+        return (self.words != PADDING).astype(np.float32)
+
+    def words_in(self, table: WordTable) -> np.ndarray:
+        """The words as rows of this table, [B, T] int32.
+
+        That of the other direction is another one while a new one replaces it.
+        """
+        if table is self.table:
+            return self.words
+        words = [self.table.words[row] for row in self.words.ravel().tolist()]
+        return table.rows(words).reshape(self.words.shape)
+
+    def only(self, rows: slice) -> "Batch":
+        """Some of the rows."""
+        return self._replace(
+            words=self.words[rows], next_token_id=self.next_token_id[rows]
+        )
 
     def state(self) -> State:
         """The position after this batch, for `restore`, in values that JSON can hold.
@@ -84,9 +112,12 @@ class Batch(NamedTuple):
 
     def as_dict(self, weights: bool = False) -> dict[str, np.ndarray]:
         """The dictionary of bilm-tf, with `weights` beside it where asked for."""
-        arrays = {"token_ids": self.token_ids, "next_token_id": self.next_token_id}
-        if self.characters is not None:
-            arrays["tokens_characters"] = self.characters
+        arrays = {
+            "token_ids": self.token_ids,
+            "next_token_id": self.next_token_id.copy(),  # not a part of a larger array
+        }
+        if (characters := self.characters) is not None:
+            arrays["tokens_characters"] = characters
         if weights:
             arrays["weights"] = self.weights
         return arrays
@@ -98,7 +129,6 @@ class Stream:
     def __init__(
         self,
         reader: ShardReader,
-        vocab: Vocabulary,
         geometry: Geometry,
         keep_incomplete: bool,
     ) -> None:
@@ -106,10 +136,6 @@ class Stream:
         self._reader = reader
         self._geometry = geometry
         self._keep_incomplete = keep_incomplete
-        self._encoders = [vocab.words_to_ids]
-        if isinstance(vocab, UnicodeCharsVocabulary):
-            self._encoders.append(vocab.words_to_char_ids)
-        self._table = WordTable(*self._encoders)
 
     def batches(self, start: State | None = None) -> Iterator[Batch]:
         """Give batches from the beginning, or from a position on."""
@@ -118,15 +144,19 @@ class Stream:
             step, pieces, done = self._restore(start)
         while True:
             place = Place(self._reader.state(), step, pieces)
-            if len(self._table) > MAX_TABLE_WORDS:
-                self._table = WordTable(*self._encoders)
-            block = self._reader.next_block(self._table)
-            rows = _Rows(self._table, pieces, block or _NO_BLOCK, step, self._geometry)
-            total = self._n_batches(rows.counts, last=block is None)
+            block = self._reader.next_block()
+            rows = _Rows(pieces, block, step, self._geometry)
+            ended = not len(block.starts)
+            total = self._n_batches(rows.counts, last=ended)
+            steps, consumed = self._geometry.num_steps, total * self._geometry.num_steps
+            words, targets = rows.first(consumed)
             for number in range(done + 1, total + 1):
-                yield self._batch(rows, place, number)
-            done, consumed = 0, total * self._geometry.num_steps
-            if block is None:
+                at = np.s_[:, (number - 1) * steps : number * steps]
+                yield Batch(
+                    words[at], targets[at], block.table, self._geometry, place, number
+                )
+            done = 0
+            if ended:
                 self._say_left_out(rows.counts - consumed)
                 return
             step, pieces = step + consumed, rows.rest(consumed)
@@ -149,24 +179,6 @@ class Stream:
             return -(-int(counts.max()) // self._geometry.num_steps)
         return int(counts.min()) // self._geometry.num_steps
 
-    def _batch(self, rows: "_Rows", place: Place, number: int) -> Batch:
-        steps = np.arange(self._geometry.num_steps)
-        steps += (number - 1) * self._geometry.num_steps
-        padding = steps >= rows.counts[:, None]  # [B, T]
-        at = np.where(padding, 0, rows.offsets[:, None] + steps)
-        inputs = rows.inputs.take(at)  # take: twice as fast as indexing
-        ids = self._table.column(0)
-        token_ids, next_token_id = ids.take(inputs), ids.take(rows.targets.take(at))
-        token_ids[padding] = next_token_id[padding] = 0
-        characters = None
-        if len(self._encoders) == 2:
-            characters = self._table.column(1).take(inputs, axis=0).astype(np.int32)
-            characters[padding] = 0
-        weights = np.where(padding, np.float32(0), np.float32(1))
-        return Batch(
-            token_ids, next_token_id, characters, weights, self._geometry, place, number
-        )
-
     def _say_left_out(self, counts: np.ndarray) -> None:
         if (left := int(counts.clip(0).sum())) > 0:
             logger.info(
@@ -179,17 +191,13 @@ class Stream:
 
 
 class _Rows:
-    """The tokens that each row gets from a block, laid out row behind row.
+    """The tokens that each row gets from a block.
 
     Attributes:
-        inputs, targets: rows of the word table, [tokens] int32; those of row r of the
-            batch begin at `offsets[r]`.
-        offsets, counts: [B] int64.
+        counts: how many each row gets, [B] int64.
     """
 
-    def __init__(
-        self, table: WordTable, pieces: Pieces, block: Block, step: int, how: Geometry
-    ) -> None:
+    def __init__(self, pieces: Pieces, block: Block, step: int, how: Geometry) -> None:
         held = np.array(pieces.lengths, np.int64)
         starts = np.concatenate(
             [np.cumsum(held) - held, len(pieces.words) + block.starts]
@@ -201,26 +209,40 @@ class _Rows:
             np.int64,
         )
         order = np.argsort(rows, kind="stable")
-        self._table_words = table.words
-        self._words = np.concatenate([table.rows(pieces.words), block.words])
+        self._table = block.table
+        self._words = np.concatenate([block.table.rows(pieces.words), block.words])
         self._starts, self._lengths = starts[order], lengths[order]
         self._rows = rows[order]
-        at = _ranges(self._starts, self._lengths - 1)
-        self.inputs = self._words[at]
-        self.targets = self._words[at + 1]
         self.counts = _sums(self._rows, self._lengths - 1, how.batch_size)
-        self.offsets = np.cumsum(self.counts) - self.counts
+        self._offsets = np.cumsum(self.counts) - self.counts
+
+    def first(self, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first inputs and targets of each row, [B, n_steps] int32 each.
+
+        Inputs are rows of the word table, targets are ids. Where a row has fewer, they
+        are `PADDING` and 0.
+        """
+        at = _ranges(self._starts, self._lengths - 1)
+        inputs = self._words.take(at)  # take: twice as fast as indexing
+        targets = self._table.column(0).take(self._words.take(at + 1))
+        return self._first(inputs, n_steps), self._first(targets, n_steps)
+
+    def _first(self, values: np.ndarray, n_steps: int) -> np.ndarray:
+        first = np.zeros((len(self.counts), n_steps), np.int32)
+        for row, offset, count in zip(first, self._offsets, self.counts, strict=True):
+            row[:count] = values[offset : offset + min(count, n_steps)]
+        return first
 
     def rest(self, consumed: int) -> Pieces:
         """What is left when every row has used its first `consumed` tokens."""
         n_inputs = self._lengths - 1
-        begins = np.cumsum(n_inputs) - n_inputs - self.offsets[self._rows]
+        begins = np.cumsum(n_inputs) - n_inputs - self._offsets[self._rows]
         used = np.clip(consumed - begins, 0, n_inputs)
         left = used < n_inputs
         starts, lengths = (self._starts + used)[left], (self._lengths - used)[left]
         words = self._words[_ranges(starts, lengths)]
         return Pieces(
-            [self._table_words[i] for i in words.tolist()],
+            [self._table.words[i] for i in words.tolist()],
             lengths.tolist(),
             self._rows[left].tolist(),
         )
@@ -237,13 +259,14 @@ def _deal(ends: list[int], sizes: np.ndarray, fill_steps: int) -> list[int]:
         sizes: the number of inputs of each sentence, [n].
         fill_steps: steps of an interval.
     """
-    queue = [(end // fill_steps, row) for row, end in enumerate(ends)]
+    n_rows, rows = len(ends), []
+    # One number for interval and row: half the time of comparing pairs.
+    queue = [end // fill_steps * n_rows + row for row, end in enumerate(ends)]
     heapq.heapify(queue)
-    rows = []
     for size in sizes.tolist():
-        row = queue[0][1]
-        ends[row] += size
-        heapq.heapreplace(queue, (ends[row] // fill_steps, row))
+        row = queue[0] % n_rows
+        ends[row] = end = ends[row] + size
+        heapq.heapreplace(queue, end // fill_steps * n_rows + row)
         rows.append(row)
     return rows
 

@@ -9,7 +9,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -18,6 +18,9 @@ from bilm.files import replacing
 
 MAX_LINE_BYTES = 1 << 26
 """A longer line is no sentence: a file of another kind, or one without line ends."""
+
+TEXT_BYTES = 1 << 16
+"""Lines that are read together have so many bytes, or more by a part of a line."""
 
 _BUFFER_BYTES = 1 << 20
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -30,6 +33,7 @@ _OTHER_KINDS = {
 _CACHED_COUNTS = 10_000  # files remembered; the oldest are forgotten first
 
 PathOrPattern = str | os.PathLike[str]
+Stream = IO[bytes] | gzip.GzipFile
 
 
 class TextPosition(NamedTuple):
@@ -85,7 +89,7 @@ def _without_quotes(text: str) -> str:
 
 
 class LineReader:
-    """Iterates once over the lines of a UTF-8 text file, plain or gzipped.
+    """Reads a UTF-8 text file, plain or gzipped, once: by lines, or many at a time.
 
     Memory is bounded by the longest line. A line ends at "\\n" alone (not at "\\r",
     U+2028 or U+0085), which is kept; what follows the last one is a line unless it is
@@ -104,7 +108,7 @@ class LineReader:
 
     @property
     def position(self) -> TextPosition:
-        """The position after the last line that was given."""
+        """The position after what was given last."""
         return TextPosition(self._offset, self._line)
 
     def __iter__(self) -> Iterator[str]:
@@ -115,25 +119,30 @@ class LineReader:
             InputError: it is not UTF-8 text (with line and byte offset), UTF-16, HDF5,
                 a broken gzip file, or has a line longer than `MAX_LINE_BYTES`.
         """
+        return (text for _, text in self._read(_read_line))
+
+    def texts(self) -> Iterator[bytes]:
+        """Give UTF-8 of whole lines, `TEXT_BYTES` or more together; see `__iter__`."""
+        return (raw for raw, _ in self._read(_read_lines))
+
+    def _read(self, take: Callable[[Stream], bytes]) -> Iterator[tuple[bytes, str]]:
         path = self._path
         with _open(path) as stream:
             try:
                 self._offset = stream.seek(self._offset or _beginning(stream, path))
-                while raw := stream.readline(MAX_LINE_BYTES + 1):
+                while raw := take(stream):
                     if len(raw) > MAX_LINE_BYTES:
-                        raise self._error(
-                            f"is longer than {MAX_LINE_BYTES} bytes: the text needs "
-                            "one sentence a line"
-                        )
-                    line = raw.decode("utf-8")
+                        self._check_last_line(raw)
+                    text = raw.decode("utf-8")
                     self._offset += len(raw)
-                    self._line += 1
-                    yield line
+                    self._line += raw.count(b"\n") + (not raw.endswith(b"\n"))
+                    yield raw, text
             except UnicodeDecodeError as error:
                 raise self._error(
                     f"is not UTF-8 (byte 0x{raw[error.start]:02x} at offset "
                     f"{self._offset + error.start} of the text): convert it, for "
-                    "example with iconv -t UTF-8"
+                    "example with iconv -t UTF-8",
+                    raw[: error.start],
                 ) from error
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise self._error(
@@ -141,8 +150,20 @@ class LineReader:
                     "make it again"
                 ) from error
 
-    def _error(self, what: str) -> InputError:
-        return InputError(f"{self._path}:{self._line + 1} {what}")
+    def _check_last_line(self, raw: bytes) -> None:
+        """Refuse a line that is too long; the others are short, see `_read_lines`."""
+        start = raw.rfind(b"\n", 0, -1) + 1
+        if len(raw) - start > MAX_LINE_BYTES:
+            raise self._error(
+                f"is longer than {MAX_LINE_BYTES} bytes: the text needs one sentence "
+                "a line",
+                raw[:start],
+            )
+
+    def _error(self, what: str, before: bytes = b"") -> InputError:
+        """Of the line that comes after what was given and these bytes."""
+        line = self._line + before.count(b"\n") + 1
+        return InputError(f"{self._path}:{line} {what}")
 
 
 def read_sentences(path: PathOrPattern) -> Iterator[list[str]]:
@@ -155,7 +176,18 @@ def read_sentences(path: PathOrPattern) -> Iterator[list[str]]:
         yield line.split()
 
 
-def _open(path: PathOrPattern) -> IO[bytes] | gzip.GzipFile:
+def _read_line(stream: Stream) -> bytes:
+    """A line, or a part of it that is too long already."""
+    return stream.readline(MAX_LINE_BYTES + 1)
+
+
+def _read_lines(stream: Stream) -> bytes:
+    """Lines; all but the last are within `MAX_LINE_BYTES`."""
+    text = stream.read(min(TEXT_BYTES, MAX_LINE_BYTES))
+    return text if text.endswith(b"\n") else text + _read_line(stream)
+
+
+def _open(path: PathOrPattern) -> Stream:
     with open(path, "rb") as file:
         zipped = file.read(2) == _GZIP_MAGIC
     if zipped:
@@ -163,7 +195,7 @@ def _open(path: PathOrPattern) -> IO[bytes] | gzip.GzipFile:
     return open(path, "rb", buffering=_BUFFER_BYTES)
 
 
-def _beginning(stream: IO[bytes] | gzip.GzipFile, path: PathOrPattern) -> int:
+def _beginning(stream: Stream, path: PathOrPattern) -> int:
     """The offset of the first character, past a byte order mark."""
     head = stream.read(4)
     for magic, kind in _OTHER_KINDS.items():

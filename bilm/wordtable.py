@@ -6,6 +6,9 @@ import numpy as np
 
 from bilm.errors import InputError
 
+PADDING = 0
+"""The row of no word, in a table made with it: its numbers are all 0."""
+
 
 class WordTable:
     """The distinct words met so far, each with a row of numbers, made once.
@@ -14,17 +17,32 @@ class WordTable:
     together, when a column is asked for.
     """
 
-    def __init__(self, *encoders: Callable[[list[str]], np.ndarray]) -> None:
+    def __init__(
+        self, *encoders: Callable[[list[str]], np.ndarray], padded: bool = False
+    ) -> None:
         """Start empty.
 
         Args:
             *encoders: one for each column, from n words to an array [n, ...].
+            padded: whether to begin with the row `PADDING`. Its word is the empty
+                text, which is never a token.
         """
         self.words: list[str] = []
         self._rows = _Rows(self.words)
         self._encoders = encoders
         self._columns = [encode([]) for encode in encoders]
         self._encoded = 0
+        if padded:
+            self.row("")
+            self._encoded = 1
+            self._columns = [
+                np.zeros_like(c, shape=(1, *c.shape[1:])) for c in self._columns
+            ]
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns there are."""
+        return len(self._columns)
 
     def __len__(self) -> int:
         return len(self.words)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from bilm import shards, stream
+from bilm import shards
 from bilm.data import (
     BidirectionalLMDataset,
     LMDataset,
@@ -50,7 +50,7 @@ def characters(folder):
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(shards, "BLOCK_TOKENS", 30)
-    monkeypatch.setattr(stream, "MAX_TABLE_WORDS", 8)
+    monkeypatch.setattr(shards, "MAX_TABLE_WORDS", 8)
 
 
 @pytest.fixture(scope="module")
@@ -369,7 +369,7 @@ def test_blocks_give_the_batches_of_whole_shards(tmp_path, characters, monkeypat
 
     whole = batches()
     monkeypatch.setattr(shards, "BLOCK_TOKENS", 25)
-    monkeypatch.setattr(stream, "MAX_TABLE_WORDS", 4)
+    monkeypatch.setattr(shards, "MAX_TABLE_WORDS", 4)
     assert_same(batches(), whole)
 
 
