@@ -4,6 +4,10 @@ Letters as in CONTRIBUTING.md: U distinct tokens, C characters of a token as cut
 step, B rows, T steps, F filters' channels, D projection, H LSTM cell, S samples.
 """
 
+import numpy as np
+
+from bilm.characters import PAD_CHARACTER
+from bilm.encoder import GROUPS
 from bilm.inputs import StepInputs
 from bilm.options import TrainingOptions
 
@@ -26,8 +30,11 @@ def multiply_adds(options: TrainingOptions, inputs: StepInputs) -> int:
     per_token = _lstm(options) + _softmax(options, inputs.sampled.shape[1])
     forward = n_tokens * per_token
     if options.char_cnn is not None:
-        n_distinct, n_characters = inputs.tokens.shape
-        forward += n_distinct * _encoder(options, n_characters)
+        widest = options.widest_filter
+        for group in np.array_split(inputs.tokens, GROUPS):  # as the encoder cuts them
+            longest = np.count_nonzero((group != PAD_CHARACTER).any(0)) + widest
+            positions = min(longest, group.shape[1])
+            forward += len(group) * _encoder(options, positions)
     return FORWARD_AND_BACKWARD * forward
 
 

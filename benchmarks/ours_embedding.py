@@ -25,8 +25,9 @@ def main() -> None:
     parser.add_argument("--text")
     parser.add_argument("--vocab")
     args = parser.parse_args()
-    # What `bilm dump-embeddings` sets before it imports TensorFlow.
-    os.environ["TF_ENABLE_ONEDNN_OPTS"] = os.environ.get("ONE", "0")
+    from bilm.commands.terminal import use_onednn
+
+    use_onednn()  # as the commands do, before they import TensorFlow
     import bilm.model  # noqa: F401  (its time is not counted)
 
     result = start(args.model) if args.side == "start" else dump(args)

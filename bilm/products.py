@@ -15,14 +15,14 @@ def product(inputs: tf.Tensor, weight: tf.Tensor, transpose: bool = False) -> tf
         weight: [in, out] of any precision, in which the product is taken.
         transpose: the weight is [out, in].
     """
-    # As one matrix: libraries take a stack of matrices one by one.
+    n_in, n_out = reversed(weight.shape) if transpose else weight.shape
     inputs = tf.cast(inputs, weight.dtype)
-    rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
+    # As one matrix: libraries take a stack of matrices one by one.
+    rows = tf.reshape(inputs, [-1, n_in])
     result = tf.cast(tf.linalg.matmul(rows, weight, transpose_b=transpose), tf.float32)
     if inputs.shape.rank == 2:
         return result
-    shape = tf.concat([tf.shape(inputs)[:-1], [weight.shape[0 if transpose else 1]]], 0)
-    return tf.reshape(result, shape)
+    return tf.reshape(result, tf.concat([tf.shape(inputs)[:-1], [n_out]], 0))
 
 
 def product_over_rows(left: tf.Tensor, right: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

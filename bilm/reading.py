@@ -16,8 +16,9 @@ from bilm.options import ModelOptions
 BATCH_TOKENS = 4096
 """Tokens of a batch: with the original size, the gates of one layer take 256 MiB."""
 
-WINDOW_BATCHES = 8  # batches' tokens of a stateless window: more fill more lanes
+WINDOW_BATCHES = 16  # batches' tokens of a stateless window: more fill more lanes
 LANES = (1, 8, 32, 128, 256)  # few numbers, for each is compiled; more are no faster
+MAX_STEPS = 1024  # of a piece, whose last steps may be idle
 STEP_ROWS = 32  # rows whose products cost what a step costs whatever its rows
 
 Layers = str | int
@@ -149,7 +150,7 @@ def piece_steps(n_steps: int, n_lanes: int, batch_tokens: int) -> int:
 
     The steps of a batch, or the power of 4 that holds all there are.
     """
-    most = max(1, batch_tokens // n_lanes)
+    most = min(max(1, batch_tokens // n_lanes), MAX_STEPS)
     enough = 4 ** math.ceil(math.log(max(n_steps, 1), 4) - 1e-9)
     return min(most, enough)
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from bilm.commands import arguments, checks
+from bilm.commands import arguments, checks, terminal
 from bilm.reading import BATCH_TOKENS
 
 NAME = "dump-embeddings"
@@ -124,6 +124,7 @@ def run(args: argparse.Namespace) -> int:
     checks.check_files(texts)
     checks.check_model([options_file, weight_file])
     checks.check_output(args.outfile)
+    terminal.use_onednn()
     from bilm.model import dump_bilm_embeddings
 
     dump_bilm_embeddings(

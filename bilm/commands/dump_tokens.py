@@ -2,7 +2,7 @@
 
 import argparse
 
-from bilm.commands import arguments, checks
+from bilm.commands import arguments, checks, terminal
 
 NAME = "dump-tokens"
 SUMMARY = "Embed each word of a vocabulary, without context, to an HDF5 file."
@@ -23,6 +23,7 @@ def run(args: argparse.Namespace) -> int:
     checks.check_files([args.vocab_file])
     checks.check_model([options_file, weight_file])
     checks.check_output(args.outfile)
+    terminal.use_onednn()
     from bilm.model import dump_token_embeddings
 
     dump_token_embeddings(args.vocab_file, options_file, weight_file, args.outfile)
