@@ -110,6 +110,9 @@ def checkpoint(args: argparse.Namespace) -> dict[str, Any]:
 
 def test(args: argparse.Namespace) -> dict[str, Any]:
     """Perplexity of a held-out text, without its incomplete last batch, as the peer."""
+    from bilm.commands.terminal import use_onednn
+
+    use_onednn()  # as `bilm test` does, before it imports TensorFlow
     from bilm.evaluation import evaluate
     from bilm.training import load_options_latest_checkpoint
 

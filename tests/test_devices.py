@@ -3,6 +3,7 @@
 Without GPUs these are the two logical CPU devices that conftest.py asks for.
 """
 
+import argparse
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,9 @@ import tensorflow as tf
 from tiny import SMALL_LSTM, write_lines
 
 from bilm.checkpoint import Checkpoint
+from bilm.commands.runs import n_devices
 from bilm.data import BidirectionalLMDataset
+from bilm.devices import visible_devices
 from bilm.errors import InputError
 from bilm.evaluation import evaluate
 from bilm.inputs import training_inputs
@@ -199,3 +202,16 @@ def test_more_devices_than_there_are_name_both_numbers(
         data = open_text(text, model)
         train(model, data, there + 1, tmp_path / "run", tmp_path / "logs")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("n_gpus", "wanted"), [(0, 1), (1, 1), (8, 8)])
+def test_all_visible_gpus_are_the_default(
+    n_gpus: int, wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def devices(kind: str) -> list[str]:
+        return ["a device"] * n_gpus if kind == "GPU" else ["the CPU"]
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", devices)
+    assert visible_devices() == wanted
+    assert n_devices(argparse.Namespace(n_gpus=None)) == wanted
+    assert n_devices(argparse.Namespace(n_gpus=2)) == 2

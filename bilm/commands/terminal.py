@@ -48,7 +48,7 @@ def logging_to_stderr(debug: bool = False) -> Iterator[None]:
 def use_onednn() -> None:
     """Take oneDNN's products on a CPU, before TensorFlow is imported.
 
-    TensorFlow leaves them off where a CPU has no AVX-512; for the encoder's large
-    products they are faster there too. The user's own setting holds.
+    TensorFlow leaves them off where a CPU has no AVX-512; for the large products of
+    encoder and softmax they are faster there too. The user's own setting holds.
     """
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")

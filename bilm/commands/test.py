@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from bilm.commands import arguments, checks, runs
-from bilm.commands.terminal import say
+from bilm.commands.terminal import say, use_onednn
 from bilm.text import find_files
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     checks.check_run(args.save_dir)
     checks.check_files([args.vocab_file])
     find_files(args.test_prefix)
+    use_onednn()
     from bilm.evaluation import evaluate
 
     options, ckpt_file = runs.last_checkpoint(args.save_dir)
