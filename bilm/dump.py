@@ -28,7 +28,7 @@ from bilm.embeddings_file import (
     in_units,
 )
 from bilm.errors import InputError
-from bilm.files import replacing
+from bilm.files import check_no_input, replacing
 from bilm.network import BilmState
 from bilm.options import ModelOptions, read_model_options
 from bilm.reading import (
@@ -58,8 +58,10 @@ def dump_token_embeddings(
 
     Raises:
         FileNotFoundError: a file is missing.
-        InputError: a file breaks a rule, or they do not fit each other.
+        InputError: a file breaks a rule, they do not fit each other, or `outfile` is
+            one of them.
     """
+    check_no_input(outfile, [vocab_file, options_file, weight_file])
     words = Vocabulary(vocab_file, require_unk=False).words
     options = read_model_options(options_file)
     width = options.lstm.projection_dim
@@ -133,6 +135,7 @@ def dump_bilm_embeddings(
         InputError: a file or an argument breaks a rule, files do not fit each other,
             or the disk has not enough room.
     """
+    check_no_input(outfile, [vocab_file, dataset_file, options_file, weight_file])
     reading = Reading(layers, pool, max_tokens, batch_size, stateful)
     storage = Storage(dtype, compression)
     storage.check()

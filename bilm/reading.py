@@ -5,7 +5,6 @@ for, N LSTM layers, K directions, D `projection_dim`, B lanes, S steps.
 """
 
 import heapq
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from bilm.options import ModelOptions
 BATCH_TOKENS = 4096
 """Tokens of a batch: with the original size, the gates of one layer take 256 MiB."""
 
-WINDOW_BATCHES = 16  # batches' tokens of a stateless window: more fill more lanes
+WINDOW_BATCHES = 8  # batches' tokens of a stateless window: more fill more lanes
 LANES = (1, 8, 32, 128, 256)  # few numbers, for each is compiled; more are no faster
 MAX_STEPS = 1024  # of a piece, whose last steps may be idle
 STEP_ROWS = 32  # rows whose products cost what a step costs whatever its rows
@@ -148,10 +147,10 @@ def pack_lanes(lengths: np.ndarray, reading: Reading) -> Lanes:
 def piece_steps(n_steps: int, n_lanes: int, batch_tokens: int) -> int:
     """Steps to run at once, of few numbers, for each is compiled.
 
-    The steps of a batch, or the power of 4 that holds all there are.
+    The steps of a batch, or the first of 64, 256 and 1,024 that holds all there are.
     """
     most = min(max(1, batch_tokens // n_lanes), MAX_STEPS)
-    enough = 4 ** math.ceil(math.log(max(n_steps, 1), 4) - 1e-9)
+    enough = next((size for size in (64, 256) if n_steps <= size), MAX_STEPS)
     return min(most, enough)
 
 

@@ -156,3 +156,23 @@ def test_missing_files_are_named(char_model: Model, tmp_path: Path) -> None:
     missing = char_model._replace(weight_file=tmp_path / "nothing.hdf5")
     with pytest.raises(FileNotFoundError, match="nothing.hdf5"):
         dump_text(missing, text, tmp_path / "out.hdf5")
+
+
+def test_an_output_never_takes_the_place_of_an_input(
+    char_model: Model, corpus: Corpus, text: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.txt"
+    link.symlink_to(text)
+    vocab = corpus.vocab
+    for inputs, outfile in [((None, text), text), ((None, link), text)] + [
+        ((vocab, text), path) for path in (vocab, *char_model)
+    ]:
+        before = Path(outfile).read_bytes()
+        with pytest.raises(InputError, match="must not be an input"):
+            dump_bilm_embeddings(*inputs, *char_model, outfile)
+        assert Path(outfile).read_bytes() == before
+    for outfile in (vocab, *char_model):
+        before = Path(outfile).read_bytes()
+        with pytest.raises(InputError, match="must not be an input"):
+            dump_token_embeddings(vocab, *char_model, outfile)
+        assert Path(outfile).read_bytes() == before
