@@ -25,7 +25,7 @@ from bilm.options import (
     training_options_from_dict,
 )
 from bilm.presets import preset
-from bilm.weights import dataset_shapes, read_weights
+from bilm.weights import read_weights
 
 logger = logging.getLogger(__name__)
 
@@ -98,12 +98,6 @@ def imported_values(
         values |= read_weights(softmax_file, softmax_variables(options))
     _say_new(training_variables(options), values)
     return values
-
-
-def softmax_words(softmax_file: Path) -> int | None:
-    """V of a softmax file; None where it has no bias, which reading it will say."""
-    shape = dataset_shapes(softmax_file).get("softmax/b")
-    return shape[0] if shape else None
 
 
 def _say_new(specs: Sequence[VariableSpec], values: Mapping[str, np.ndarray]) -> None:

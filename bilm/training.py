@@ -13,24 +13,27 @@ from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
 from bilm.inputs import Dataset, StepInputs, check_dataset, training_inputs
-from bilm.names import model_variables
+from bilm.model_files import (
+    OPTIONS_FILE,
+    dump_weights,
+    import_weights,
+    save_initial_checkpoint,
+)
 from bilm.options import (
     TrainingOptions,
     as_training_options,
-    prediction_dict,
     read_training_options,
     training_dict,
-    training_options_from_dict,
     write_options,
 )
 from bilm.prefetch import Prefetcher
 from bilm.progress import Progress, Schedule
 from bilm.summaries import Summaries
 from bilm.trainer import Trainer, checkpoint_values
-from bilm.weights import write_weights
 
 __all__ = [
     "dump_weights",
+    "import_weights",
     "load_options_latest_checkpoint",
     "load_vocab",
     "save_initial_checkpoint",
@@ -40,7 +43,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-OPTIONS_FILE = "options.json"
 Options = TrainingOptions | Mapping[str, Any]
 
 
@@ -144,44 +146,6 @@ def load_options_latest_checkpoint(
     """
     options = read_training_options(os.path.join(tf_save_dir, OPTIONS_FILE))
     return training_dict(options), latest_checkpoint(tf_save_dir)
-
-
-def dump_weights(
-    tf_save_dir: str | os.PathLike[str], outfile: str | os.PathLike[str]
-) -> str:
-    """Write the last checkpoint's weights as HDF5, and prediction options beside them.
-
-    The options go to `options.json` in the folder of `outfile`; where that is the
-    training folder, whose own options stay, to `STEM_options.json`.
-
-    Returns:
-        Path of the prediction options.
-    """
-    options_dict, prefix = load_options_latest_checkpoint(tf_save_dir)
-    options = training_options_from_dict(options_dict)
-    n_words = options.n_tokens_vocab if options.char_cnn is None else None
-    specs = model_variables(options, n_words)
-    values = checkpoint_values(options, prefix, with_slots=False)
-    write_weights(outfile, specs, values)
-    folder, name = os.path.split(os.path.abspath(outfile))
-    stem = os.path.splitext(name)[0]
-    in_training = os.path.samefile(folder, tf_save_dir)
-    options_name = f"{stem}_{OPTIONS_FILE}" if in_training else OPTIONS_FILE
-    options_path = os.path.join(folder, options_name)
-    write_options(options_path, prediction_dict(options))
-    logger.info("wrote %s and %s from %s", outfile, options_path, prefix)
-    return options_path
-
-
-def save_initial_checkpoint(
-    options: Options, save_dir: str | os.PathLike[str], seed: int = 0
-) -> str:
-    """Write options and a checkpoint of an untrained model; returns its prefix."""
-    checked = as_training_options(options)
-    os.makedirs(save_dir, exist_ok=True)
-    write_options(os.path.join(save_dir, OPTIONS_FILE), training_dict(checked))
-    untrained = float(checked.n_tokens_vocab)  # perplexity of equal probabilities
-    return Trainer(checked, seed).save(os.fspath(save_dir), untrained, keep=1)
 
 
 def _run(

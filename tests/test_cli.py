@@ -549,7 +549,9 @@ def test_test_of_one_direction_prints_no_other(
 
 def test_dump_weights_writes_what_it_is_told(stubs: Stubs, save_dir: str) -> None:
     assert main(["dump-weights", "--save_dir", save_dir, "--outfile", "w.hdf5"]) == 0
-    assert stubs.dump_weights.call == Call((save_dir, "w.hdf5"), {})
+    assert stubs.dump_weights.call == Call(
+        (save_dir, "w.hdf5"), {"include_softmax": False}
+    )
 
 
 def test_dump_embeddings_finds_the_files_of_a_model(stubs: Stubs) -> None:

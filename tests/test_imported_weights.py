@@ -9,7 +9,7 @@ import pytest
 from tiny import OPTIONS, Model, read_arrays, write_arrays
 
 from bilm.errors import InputError
-from bilm.imported_weights import imported_options, imported_values, softmax_words
+from bilm.imported_weights import imported_options, imported_values
 from bilm.names import model_variables
 from bilm.options import prediction_dict, replace_options, write_options
 from bilm.presets import preset
@@ -65,7 +65,6 @@ def test_values_are_those_of_the_files(
     assert values.keys() == {"lm/softmax/W", "lm/softmax/b"}
     for name, array in values.items():
         np.testing.assert_array_equal(array, stored[name.removeprefix("lm/")])
-    assert softmax_words(softmax_file) == N_WORDS
 
 
 def test_what_no_file_holds_is_said(
@@ -91,4 +90,3 @@ def test_a_softmax_of_another_size_is_refused(
         imported_values(other, char_model.weight_file, softmax_file)
     with pytest.raises(InputError, match="softmax/W is missing"):
         imported_values(OPTIONS, char_model.weight_file, char_model.weight_file)
-    assert softmax_words(char_model.weight_file) is None

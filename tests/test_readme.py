@@ -187,6 +187,9 @@ class TestBlocks:
         assert content["char_cnn"]["n_characters"] == 262
         assert read_model_options(run.folder / "model/options.json").lstm == TINY.lstm
 
+    def test_import_makes_a_run(self, run: Run) -> None:
+        assert (run.folder / "imported" / "model.ckpt-0.index").exists()
+
     def test_data_set_file_has_a_data_set_for_each_line(self, run: Run) -> None:
         with h5py.File(run.folder / "heldout.hdf5") as file:
             shapes = {name: dataset.shape for name, dataset in file.items()}

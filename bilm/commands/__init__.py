@@ -12,6 +12,7 @@ from bilm.commands import (
     dump_embeddings,
     dump_tokens,
     dump_weights,
+    import_weights,
     restart,
     test,
     train,
@@ -41,6 +42,7 @@ COMMANDS: tuple[Command, ...] = (
     restart,
     test,
     dump_weights,
+    import_weights,
     dump_embeddings,
     dump_tokens,
 )

@@ -14,6 +14,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the command."""
     arguments.add_save_dir(parser, "folder of the run")
     arguments.add_outfile(parser, "file to write the weights to, as weights.hdf5")
+    parser.add_argument(
+        "--include_softmax",
+        action="store_true",
+        help="also write the softmax, to softmax_ and the name of --outfile beside it "
+        "(default: the network alone, which is enough to embed)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -22,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
     checks.check_output(args.outfile)
     from bilm.training import dump_weights
 
-    dump_weights(args.save_dir, args.outfile)
+    dump_weights(args.save_dir, args.outfile, include_softmax=args.include_softmax)
     return 0
