@@ -46,7 +46,7 @@ def step(args: argparse.Namespace) -> dict[str, Any]:
             start = time.perf_counter()
             if number == WARM_UP:
                 begin, waited = start, batches.waited
-            inputs = next(iterator)
+            inputs = next(iterator).inputs
             states, result = trainer.step(inputs, states)
             loss = float(result.loss)  # waits for the device
             times.append(time.perf_counter() - start)

@@ -39,8 +39,8 @@ def curve(
     norms: list[Any] = []
     states = trainer.zero_states()
     with Prefetcher(training_inputs(options, data, 1, [SEED])) as batches:
-        for inputs in batches:
-            states, result = trainer.step(inputs, states)
+        for batch in batches:
+            states, result = trainer.step(batch.inputs, states)
             losses.append(result.loss)
             norms.append(result.norm)
             if len(losses) == n_steps:

@@ -13,7 +13,7 @@ from bilm.dataset import BidirectionalBatch, BidirectionalLMDataset, LMDataset
 from bilm.errors import InputError
 from bilm.options import TrainingOptions
 from bilm.sampler import LogUniformSampler
-from bilm.stream import Batch
+from bilm.stream import Batch, State
 from bilm.wordtable import PADDING
 
 # The dicts of the data sets: the backward direction's entries have a suffix.
@@ -34,6 +34,13 @@ class StepInputs(NamedTuple):
     label_log_expected: np.ndarray  # float32 [K, T, B]; [K, 0, 0] for the full softmax
 
 
+class TrainingBatch(NamedTuple):
+    """What one training step takes, and how to go on after it."""
+
+    inputs: list[StepInputs]  # of each replica
+    position: State  # after it, for `training_inputs`, in values that JSON can hold
+
+
 class _Inputs(NamedTuple):
     """The first fields of `StepInputs`."""
 
@@ -44,8 +51,12 @@ class _Inputs(NamedTuple):
 
 
 def training_inputs(
-    options: TrainingOptions, data: Dataset, n_replicas: int, seed: list[int]
-) -> Iterator[list[StepInputs]]:
+    options: TrainingOptions,
+    data: Dataset,
+    n_replicas: int,
+    seed: list[int],
+    position: State | None = None,
+) -> Iterator[TrainingBatch]:
     """Endless inputs of training steps, for each replica with rows of its own.
 
     Args:
@@ -53,14 +64,22 @@ def training_inputs(
         data: the training data.
         n_replicas: devices.
         seed: of the negative samples.
+        position: of the `TrainingBatch` to go on after; None for the beginning. Where
+            there were fewer replicas, the new ones begin their samples by `seed`.
+
+    Raises:
+        InputError: the position belongs to other data or another number of rows.
     """
     samplers = [
         _samplers(options, [*seed, replica]) if options.samples else []
         for replica in range(n_replicas)
     ]
+    if position is not None:
+        data.restore(position["data"])
+        _restore(samplers, position["samplers"])
     rows = options.batch_size
     for batch in data.batches(rows * n_replicas, options.unroll_steps):
-        yield [
+        inputs = [
             step_inputs(
                 batch.only(np.s_[r * rows : (r + 1) * rows]),
                 options.char_cnn is not None,
@@ -68,6 +87,8 @@ def training_inputs(
             )
             for r in range(n_replicas)
         ]
+        states = [[each.generator.bit_generator.state for each in s] for s in samplers]
+        yield TrainingBatch(inputs, {"data": batch.state(), "samplers": states})
 
 
 def step_inputs(
@@ -152,6 +173,12 @@ def _samplers(options: TrainingOptions, seed: list[int]) -> list[LogUniformSampl
         LogUniformSampler(n_words, n_samples, [*seed, direction])
         for direction in range(options.n_directions)
     ]
+
+
+def _restore(samplers: list[list[LogUniformSampler]], states: list[list[Any]]) -> None:
+    for of_replica, saved in zip(samplers, states, strict=False):
+        for sampler, state in zip(of_replica, saved, strict=True):
+            sampler.generator.bit_generator.state = state
 
 
 def _of_arrays(batch: Mapping[str, np.ndarray], uses_characters: bool) -> _Inputs:

@@ -68,7 +68,7 @@ def measure_training(
             if number == WARM_UP:
                 waited_before, begin = batches.waited, time.perf_counter()
             start = time.perf_counter()
-            states, result = trainer.step(next(iterator), states)
+            states, result = trainer.step(next(iterator).inputs, states)
             float(result.loss)  # waits for the device
             times.append(time.perf_counter() - start)
             bar.update(number >= WARM_UP)

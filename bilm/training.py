@@ -12,7 +12,7 @@ from bilm.checkpoint import latest_checkpoint
 from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
-from bilm.inputs import Dataset, StepInputs, check_dataset, training_inputs
+from bilm.inputs import Dataset, check_dataset, training_inputs
 from bilm.model_files import (
     OPTIONS_FILE,
     dump_weights,
@@ -26,10 +26,9 @@ from bilm.options import (
     training_dict,
     write_options,
 )
-from bilm.prefetch import Prefetcher
-from bilm.progress import Progress, Schedule
-from bilm.summaries import Summaries
+from bilm.progress import Schedule
 from bilm.trainer import Trainer, checkpoint_values
+from bilm.training_loop import RunSettings, TrainingLoop
 
 __all__ = [
     "dump_weights",
@@ -53,13 +52,7 @@ def train(
     tf_save_dir: str | os.PathLike[str],
     tf_log_dir: str | os.PathLike[str],
     restart_ckpt_file: str | os.PathLike[str] | None = None,
-    *,
-    seed: int | None = None,
-    checkpoint_every: int = 1250,
-    keep: int = 5,
-    log_every: int = 100,
-    mixed_precision: str | None = None,
-    jit_compile: bool = False,
+    **settings: Any,
 ) -> str:
     """Train a biLM for `n_epochs`.
 
@@ -71,13 +64,7 @@ def train(
         tf_log_dir: folder of the TensorBoard files.
         restart_ckpt_file: prefix of a checkpoint to start from: its variables, and its
             Adagrad slots and step where it has them. Data and epochs start anew.
-        seed: of initial values, dropout and negative samples; None for a new one.
-        checkpoint_every: steps between two checkpoints; the last step has one too.
-        keep: number of last checkpoints that are kept.
-        log_every: steps between two log lines and TensorBoard points.
-        mixed_precision: `bfloat16` or `float16` for the products of encoder and LSTM
-            layers; variables, states, softmax, loss and clipping stay float32.
-        jit_compile: compile the LSTM layers by XLA.
+        **settings: fields of `bilm.training_loop.RunSettings`.
 
     Returns:
         Prefix of the last checkpoint.
@@ -88,24 +75,28 @@ def train(
     checked = as_training_options(options)
     check_dataset(checked, data)
     schedule = training_schedule(checked, n_gpus)
-    seed = _new_seed() if seed is None else seed
+    how = RunSettings(**settings)
+    seed = _new_seed() if how.seed is None else how.seed
     values = {}
     if restart_ckpt_file is not None:
         values = checkpoint_values(checked, os.fspath(restart_ckpt_file))
-    trainer = Trainer(checked, seed, values, n_gpus, mixed_precision, jit_compile)
+    trainer = Trainer(
+        checked, seed, values, n_gpus, how.mixed_precision, how.jit_compile
+    )
     _announce(trainer, schedule, seed)
     save_dir = os.fspath(tf_save_dir)
     os.makedirs(save_dir, exist_ok=True)
     write_options(os.path.join(save_dir, OPTIONS_FILE), training_dict(checked))
+    loop = TrainingLoop(trainer, schedule, how, save_dir, os.fspath(tf_log_dir))
     inputs = training_inputs(checked, data, n_gpus, [seed, trainer.global_step])
-    with (
-        Prefetcher(inputs) as batches,
-        Progress(schedule, log_every, checked.samples) as progress,
-        Summaries(os.fspath(tf_log_dir), trainer) as summaries,
-    ):
-        return _run(
-            trainer, batches, progress, summaries, save_dir, checkpoint_every, keep
-        )
+    saved = loop.run(inputs)
+    logger.info(
+        "training is done; next: bilm test --save_dir %s ..., "
+        "bilm dump-weights --save_dir %s --outfile weights.hdf5",
+        save_dir,
+        save_dir,
+    )
+    return saved
 
 
 def training_schedule(options: TrainingOptions, n_devices: int) -> Schedule:
@@ -146,39 +137,6 @@ def load_options_latest_checkpoint(
     """
     options = read_training_options(os.path.join(tf_save_dir, OPTIONS_FILE))
     return training_dict(options), latest_checkpoint(tf_save_dir)
-
-
-def _run(
-    trainer: Trainer,
-    batches: Prefetcher[list[StepInputs]],
-    progress: Progress,
-    summaries: Summaries,
-    save_dir: str,
-    checkpoint_every: int,
-    keep: int,
-) -> str:
-    """The loop over all steps; returns the prefix of the last checkpoint."""
-    states = trainer.zero_states()
-    saved = ""
-    for inputs in batches:
-        states, result = trainer.step(inputs, states)
-        progress.add(result.loss)
-        if progress.due(progress.log_every):
-            progress.report(trainer.global_step, float(result.norm), batches.waited)
-            summaries.scalars(result, progress.perplexity)
-        if progress.due(checkpoint_every):
-            summaries.histograms(result)
-            saved = trainer.save(save_dir, progress.perplexity, keep)
-            logger.info("saved %s", saved)
-        if progress.finished:
-            break
-    logger.info(
-        "training is done; next: bilm test --save_dir %s ..., "
-        "bilm dump-weights --save_dir %s --outfile weights.hdf5",
-        save_dir,
-        save_dir,
-    )
-    return saved
 
 
 def _new_seed() -> int:

@@ -91,7 +91,7 @@ def make_steps(text: Text, model: TrainingOptions, n_replicas: int) -> Steps:
     inputs = training_inputs(model, open_text(text, model), n_replicas, [0])
     states, results = trainer.zero_states(), []
     for _ in range(N_STEPS):
-        states, result = trainer.step(next(inputs), states)
+        states, result = trainer.step(next(inputs).inputs, states)
         results.append(result)
     return Steps(trainer, results, states)
 
@@ -142,8 +142,8 @@ def test_rows_are_dealt_out_in_order_and_samples_are_each_replica_s_own(
 ) -> None:
     model = options(False, sample_softmax=True, n_negative_samples_batch=20)
     doubled = replace_options(model, batch_size=2 * model.batch_size)
-    first, second = next(training_inputs(model, open_text(text, model), 2, [0]))
-    (both,) = next(training_inputs(doubled, open_text(text, model), 1, [0]))
+    first, second = next(training_inputs(model, open_text(text, model), 2, [0])).inputs
+    (both,) = next(training_inputs(doubled, open_text(text, model), 1, [0])).inputs
     joined = np.concatenate([first.labels, second.labels], axis=2)
     np.testing.assert_array_equal(joined, both.labels)
     words = [each.tokens[each.places] for each in (first, second)]

@@ -68,7 +68,7 @@ def golden_steps(n_steps: int, **how: Any) -> Steps:
     inputs = training_inputs(options, data, 1, [0])
     states, losses = trainer.zero_states(), []
     for _ in range(n_steps):
-        states, result = trainer.step(next(inputs), states)
+        states, result = trainer.step(next(inputs).inputs, states)
         losses.append(float(result.loss))
     return Steps(trainer, np.array(losses), states)
 
