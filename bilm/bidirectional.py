@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bilm.batcher import Batcher, TokenBatcher
-from bilm.embedding import Embedder, Sentences, Window
+from bilm.embedding import Embedder, Window
 from bilm.errors import InputError
 from bilm.names import (
     char_cnn_variables,
@@ -21,7 +21,7 @@ from bilm.names import (
 from bilm.network import BilmState, Network
 from bilm.options import ModelOptions, read_model_options
 from bilm.prediction import Embeddings, embed_sentences, encode_tokens
-from bilm.reading import BATCH_TOKENS, Layers, Reading, check_reading
+from bilm.reading import BATCH_TOKENS, Layers, Reading, Sentences, check_reading
 from bilm.weights import dataset_shapes, read_embedding, stored_weights
 
 Path = str | os.PathLike[str]

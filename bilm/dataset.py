@@ -30,7 +30,7 @@ from bilm.errors import InputError
 from bilm.shards import ShardReader, SharedWords
 from bilm.stream import Batch, Geometry, State, Stream
 from bilm.text import PathOrPattern, count_tokens, find_files
-from bilm.vocabulary import UnicodeCharsVocabulary, Vocabulary
+from bilm.vocabulary import Vocabulary
 
 
 class BidirectionalBatch(NamedTuple):
@@ -204,7 +204,7 @@ class LMDataset(_Dataset):
         reader = ShardReader(
             self.files,
             np.random.default_rng(self._seeds.spawn(1)[0]),
-            shared or _shared_words(self.vocab),
+            shared or SharedWords(*self.vocab.encoders),
             reverse=self._reverse,
             single_pass=self._test,
             shuffle=self._shuffle,
@@ -257,7 +257,7 @@ class BidirectionalLMDataset(_Dataset):
     ) -> Iterator[BidirectionalBatch]:
         """Give batches as records that know their position; see `iter_batches`."""
         how = (batch_size, num_steps, keep_incomplete, fill_steps)
-        shared = _shared_words(self.vocab)
+        shared = SharedWords(*self.vocab.encoders)
         forward, reverse = (
             dataset.batches(*how, shared=shared)
             for dataset in (self._forward, self._reverse)
@@ -269,10 +269,3 @@ class BidirectionalLMDataset(_Dataset):
         super().restore(state)
         self._forward.restore(state["forward"])
         self._reverse.restore(state["reverse"])
-
-
-def _shared_words(vocab: Vocabulary) -> SharedWords:
-    """Words with their ids and, where the vocabulary has them, their characters."""
-    if isinstance(vocab, UnicodeCharsVocabulary):
-        return SharedWords(vocab.words_to_ids, vocab.words_to_char_ids)
-    return SharedWords(vocab.words_to_ids)

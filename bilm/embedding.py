@@ -10,7 +10,7 @@ Letters: n tokens of a window (stateful with `<S>` and `</S>` of each sentence),
 layers asked for, N LSTM layers, K directions, D `projection_dim`, B lanes, T steps.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,17 +24,16 @@ from bilm.reading import (
     Lanes,
     Layers,
     Reading,
+    Sentences,
     layer_weights,
     one_lane,
     pack_lanes,
     piece_steps,
     reading_orders,
+    sentence_windows,
     window_tokens,
 )
 from bilm.token_vectors import TokenVectors
-from bilm.vocabulary import check_tokens
-
-Sentences = Iterable[Sequence[str]]
 
 
 class Window(NamedTuple):
@@ -88,7 +87,7 @@ class Embedder:
             self._tokens = TokenVectors(self.encode, batcher, self._width)
         if state is None:
             state = self._network.zero_state(1)
-        for taken in _windows(sentences, window_tokens(reading)):
+        for taken in sentence_windows(sentences, window_tokens(reading)):
             tokens = self._tokens.of_sentences(taken, edges=reading.stateful)
             lengths = np.array([len(each) for each in taken])
             values, state = self._embed(tokens, lengths, reading, state)
@@ -218,22 +217,6 @@ class MixedLayers:
                 values[places, columns] = vectors
             elif weight:
                 values[places, columns] += weight * vectors
-
-
-def _windows(sentences: Sentences, n_tokens: int) -> Iterator[list[Sequence[str]]]:
-    """Take sentences until they have that many tokens, at least one."""
-    check_tokens(sentences)
-    taken: list[Sequence[str]] = []
-    size = 0
-    for tokens in sentences:
-        check_tokens(tokens)
-        taken.append(tokens)
-        size += len(tokens) + 2
-        if size >= n_tokens:
-            yield taken
-            taken, size = [], 0
-    if taken:
-        yield taken
 
 
 def _filled_up(values: np.ndarray, steps: int) -> np.ndarray:

@@ -9,22 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from tqdm.auto import tqdm
 
 from bilm.errors import InputError
 from bilm.inputs import Dataset, StepInputs, check_dataset, step_inputs
-from bilm.language_model import (
-    in_places,
-    input_signature,
-    losses_of,
-    state_signature,
-)
+from bilm.language_model import full_losses
 from bilm.names import training_variables
-from bilm.network import BilmState, Network
+from bilm.network import Network
 from bilm.options import TrainingOptions, as_training_options
 from bilm.prefetch import Prefetcher
-from bilm.softmax import full_softmax_loss_in_pieces
 from bilm.trainer import checkpoint_values
 
 logger = logging.getLogger(__name__)
@@ -97,29 +90,49 @@ def evaluate(
     """
     checked = as_training_options(options)
     check_dataset(checked, data)
-    values = checkpoint_values(checked, os.fspath(ckpt_file), with_slots=False)
-    network = Network(checked, training_variables(checked), values, trainable=False)
+    network = trained_network(checked, ckpt_file)
     start = time.perf_counter()
     batches = data.batches(batch_size, unroll_steps, fill_steps=1, keep_incomplete=True)
     inputs = (step_inputs(batch, checked.char_cnn is not None) for batch in batches)
     if drop_incomplete:
         inputs = (_complete_steps(each) for each in inputs)
     losses, n_tokens = _mean_losses(network, inputs, batch_size)
-    perplexities = [math.exp(loss) for loss in losses]
-    if max(perplexities) > SUSPICIOUS_RATIO * min(perplexities):
+    return perplexities(losses, n_tokens, time.perf_counter() - start)
+
+
+def trained_network(
+    options: TrainingOptions, ckpt_file: str | os.PathLike[str]
+) -> Network:
+    """The network of a checkpoint with its softmax, not to be trained.
+
+    Raises:
+        FileNotFoundError: there is no such checkpoint.
+        InputError: its variables do not fit the options, or cannot be read.
+    """
+    values = checkpoint_values(options, os.fspath(ckpt_file), with_slots=False)
+    return Network(options, training_variables(options), values, trainable=False)
+
+
+def perplexities(losses: np.ndarray, n_tokens: int, seconds: float) -> Evaluation:
+    """Perplexities by the mean losses [K] of the directions over `n_tokens` each.
+
+    Where they are far apart, a warning says why that may be.
+    """
+    of_directions = [math.exp(loss) for loss in losses]
+    if max(of_directions) > SUSPICIOUS_RATIO * min(of_directions):
         logger.warning(
             "forward perplexity is %.4g and backward %.4g: training carries its states "
             "on for ever and never comes back to the zero state, from which this "
             "evaluation starts; restart the training from this checkpoint for some "
             "hundred steps, which start from zero again",
-            *perplexities,
+            *of_directions,
         )
     return Evaluation(
-        forward=perplexities[0],
-        backward=perplexities[1] if checked.bidirectional else None,
+        forward=of_directions[0],
+        backward=of_directions[1] if len(losses) > 1 else None,
         perplexity=math.exp(np.mean(losses)),
         n_tokens=n_tokens,
-        seconds=time.perf_counter() - start,
+        seconds=seconds,
     )
 
 
@@ -128,25 +141,7 @@ def _mean_losses(
 ) -> tuple[np.ndarray, int]:
     """Mean loss of each direction [K], and the number of tokens of one direction."""
 
-    def loss(hidden: tf.Tensor, labels: tf.Tensor, _: int) -> tf.Tensor:
-        return full_softmax_loss_in_pieces(network.softmax, hidden, labels)
-
-    def step(inputs: StepInputs, state: BilmState) -> tuple[tf.Tensor, BilmState]:
-        embedded = in_places(network.encode(inputs.tokens), inputs)
-        outputs, state = network.scan(embedded, None, state)
-        losses = losses_of([layers[-1] for layers in outputs], inputs, loss)
-        return tf.reduce_sum(
-            losses * tf.reshape(inputs.weights, tf.shape(losses)), 1
-        ), state
-
-    step = tf.function(
-        step,
-        autograph=False,  # no Python branch on a tensor; tracing is faster
-        input_signature=(
-            input_signature(network, None),
-            state_signature(network),
-        ),
-    )
+    step = full_losses(network)
     state = network.zero_state(rows)
     totals, counts = np.zeros(network.options.n_directions), 0.0
     with (
@@ -154,8 +149,9 @@ def _mean_losses(
         tqdm(unit="token", unit_scale=True, disable=not sys.stderr.isatty()) as bar,
     ):
         for each in batches:
-            sums, state = step(each, state)
-            totals += sums.numpy()  # in float64: a long text has many small losses
+            losses, state = step(each, state)
+            # In float64: a long text has many small losses.
+            totals += losses.numpy().sum((1, 2), dtype=np.float64)
             counts = counts + each.weights.sum((1, 2), dtype=np.float64)
             bar.update(int(each.weights[0].sum()))
     if not np.all(counts):

@@ -14,7 +14,8 @@ from bilm.errors import InputError
 from bilm.options import TrainingOptions
 from bilm.sampler import LogUniformSampler
 from bilm.stream import Batch, State
-from bilm.wordtable import PADDING
+from bilm.vocabulary import Vocabulary
+from bilm.wordtable import PADDING, WordTable
 
 # The dicts of the data sets: the backward direction's entries have a suffix.
 SUFFIXES = ("", "_reverse")
@@ -112,23 +113,46 @@ def step_inputs(
     return StepInputs(*inputs, *_negatives(inputs.labels, samplers))
 
 
+def inputs_of_words(
+    table: WordTable, words: np.ndarray, labels: np.ndarray, uses_characters: bool
+) -> StepInputs:
+    """What a step without negative samples needs.
+
+    Args:
+        table: of words; its columns are word ids and, where needed, characters.
+        words: int32 [K, T, B], rows of the table, `PADDING` where there is none.
+        labels: int32 [K, T, B].
+        uses_characters: the network's input is characters, not words.
+    """
+    inputs = _of_rows(table, words, labels, uses_characters)
+    return StepInputs(*inputs, *_negatives(labels, ()))
+
+
 def check_dataset(options: TrainingOptions, data: Dataset) -> None:
     """Check that a data set gives what a network of these options takes.
 
     Raises:
         InputError: it has another vocabulary, direction or kind of input.
     """
-    vocab = data.vocab
-    if vocab.size != options.n_tokens_vocab:
-        raise InputError(
-            f"n_tokens_vocab of the options is {options.n_tokens_vocab}, but the "
-            f"vocabulary has {vocab.size} words; take the vocabulary of the training"
-        )
     if isinstance(data, BidirectionalLMDataset) != options.bidirectional:
         needed = "BidirectionalLMDataset" if options.bidirectional else "LMDataset"
         raise InputError(
             f"options with bidirectional = {options.bidirectional} need a {needed}, "
             f"but the data is a {type(data).__name__}"
+        )
+    check_vocabulary(options, data.vocab)
+
+
+def check_vocabulary(options: TrainingOptions, vocab: Vocabulary) -> None:
+    """Check that a vocabulary gives the ids that a network of these options takes.
+
+    Raises:
+        InputError: it has another number of words, or characters of another length.
+    """
+    if vocab.size != options.n_tokens_vocab:
+        raise InputError(
+            f"n_tokens_vocab of the options is {options.n_tokens_vocab}, but the "
+            f"vocabulary has {vocab.size} words; take the vocabulary of the training"
         )
     if options.char_cnn is None:
         return
@@ -201,6 +225,12 @@ def _of_words(batch: Batch | BidirectionalBatch, uses_characters: bool) -> _Inpu
     table = directions[0].table
     labels = np.stack([each.next_token_id.T for each in directions])
     words = np.stack([each.words_in(table).T for each in directions])
+    return _of_rows(table, words, labels, uses_characters)
+
+
+def _of_rows(
+    table: WordTable, words: np.ndarray, labels: np.ndarray, uses_characters: bool
+) -> _Inputs:
     weights = (words != PADDING).astype(np.float32)
     if not uses_characters:
         return _Inputs(*_every(table.column(0).take(words)), labels, weights)

@@ -13,6 +13,7 @@ from bilm.network import BilmState, Dropout, Network
 from bilm.softmax import (
     Candidates,
     full_softmax_loss,
+    full_softmax_loss_in_pieces,
     sampled_softmax_loss,
 )
 
@@ -84,6 +85,31 @@ def training_loss(
         return sampled_softmax_loss(network.softmax, hidden, labels, candidates)
 
     return loss
+
+
+def full_losses(
+    network: Network,
+) -> Callable[[StepInputs, BilmState], tuple[tf.Tensor, BilmState]]:
+    """The function that evaluation and scoring run, traced once for any T, B and U.
+
+    From inputs, with any weights, and the state before, it gives the losses float32 [K,
+    T, B] by the full softmax times the weights, and the state after.
+    """
+
+    def loss(hidden: tf.Tensor, labels: tf.Tensor, _: int) -> tf.Tensor:
+        return full_softmax_loss_in_pieces(network.softmax, hidden, labels)
+
+    def step(inputs: StepInputs, state: BilmState) -> tuple[tf.Tensor, BilmState]:
+        embedded = in_places(network.encode(inputs.tokens), inputs)
+        outputs, state = network.scan(embedded, None, state)
+        losses = losses_of([layers[-1] for layers in outputs], inputs, loss)
+        return tf.reshape(losses, tf.shape(inputs.weights)) * inputs.weights, state
+
+    return tf.function(
+        step,
+        autograph=False,  # no Python branch on a tensor; tracing is faster
+        input_signature=(input_signature(network, None), state_signature(network)),
+    )
 
 
 def input_signature(network: Network, unroll_steps: int | None) -> StepInputs:

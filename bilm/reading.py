@@ -5,12 +5,14 @@ for, N LSTM layers, K directions, D `projection_dim`, B lanes, S steps.
 """
 
 import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from bilm.errors import InputError
 from bilm.options import ModelOptions
+from bilm.vocabulary import check_tokens
 
 BATCH_TOKENS = 4096
 """Tokens of a batch: with the original size, the gates of one layer take 256 MiB."""
@@ -21,6 +23,7 @@ MAX_STEPS = 1024  # of a piece, whose last steps may be idle
 STEP_ROWS = 32  # rows whose products cost what a step costs whatever its rows
 
 Layers = str | int
+Sentences = Iterable[Sequence[str]]
 
 
 class Reading(NamedTuple):
@@ -110,6 +113,28 @@ def reading_orders(lengths: np.ndarray, n_directions: int) -> list[np.ndarray]:
 def window_tokens(reading: Reading) -> int:
     """Tokens that are embedded before the first of them are handed out."""
     return reading.batch_tokens * (1 if reading.stateful else WINDOW_BATCHES)
+
+
+def sentence_windows(
+    sentences: Sentences, n_tokens: int
+) -> Iterator[list[Sequence[str]]]:
+    """Take sentences until they have that many tokens with their ends, at least one.
+
+    Raises:
+        InputError: a sentence is a text.
+    """
+    check_tokens(sentences)
+    taken: list[Sequence[str]] = []
+    size = 0
+    for tokens in sentences:
+        check_tokens(tokens)
+        taken.append(tokens)
+        size += len(tokens) + 2
+        if size >= n_tokens:
+            yield taken
+            taken, size = [], 0
+    if taken:
+        yield taken
 
 
 def one_lane(n_tokens: int) -> Lanes:

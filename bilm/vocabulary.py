@@ -10,7 +10,7 @@ Letters: V words in the vocabulary, C characters per word.
 import functools
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,15 @@ class Vocabulary:
         if UNK not in self._ids:
             raise InputError(f"{self._filename} lacks the word {UNK}")
         return self._ids[UNK]
+
+    @property
+    def encoders(self) -> list[Callable[[Sequence[str]], np.ndarray]]:
+        """What makes numbers of n words, for the columns of a `WordTable`: ids."""
+        return [self.words_to_ids]
+
+    def __contains__(self, word: object) -> bool:
+        """Whether a word has a line of its own."""
+        return word in self._ids
 
     def word_to_id(self, word: str) -> int:
         """Give the id of a word, that of `<UNK>` for an unknown one."""
@@ -166,6 +175,11 @@ class UnicodeCharsVocabulary(Vocabulary):
         check_word_length(max_word_length)
         super().__init__(filename, **kwargs)
         self.max_word_length = max_word_length
+
+    @property
+    def encoders(self) -> list[Callable[[Sequence[str]], np.ndarray]]:
+        """Ids, and characters [n, C]."""
+        return [self.words_to_ids, self.words_to_char_ids]
 
     @functools.cached_property
     def word_char_ids(self) -> np.ndarray:

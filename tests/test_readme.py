@@ -170,7 +170,7 @@ class TestBlocks:
 
     def test_perplexities_are_printed(self, run: Run) -> None:
         printed = re.findall(r"perplexity +([\d,.]+)", run.printed)
-        assert len(printed) == 3
+        assert len(printed) == 6  # of `bilm test`, and of `bilm score`
         assert all(1 < float(value.replace(",", "")) < 100 for value in printed)
 
     def test_training_wrote_what_the_table_of_files_lists(self, run: Run) -> None:
@@ -195,6 +195,11 @@ class TestBlocks:
             shapes = {name: dataset.shape for name, dataset in file.items()}
         assert shapes == {"0": (3, 5, 12), "1": (3, 3, 12)}
         assert run.names["line"].shape == (3, 5, 12)
+
+    def test_scores_are_those_of_the_file(self, run: Run) -> None:
+        rows = (run.folder / "scores.tsv").read_text().splitlines()
+        assert len(rows) == 1 + (5 + 2) + (3 + 2)  # a head, and two sentences
+        assert run.names["scores"].forward.shape == (3,)
 
     def test_shapes_in_the_comments(self, run: Run) -> None:
         names = run.names

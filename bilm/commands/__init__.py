@@ -14,6 +14,7 @@ from bilm.commands import (
     dump_weights,
     import_weights,
     restart,
+    score,
     test,
     train,
 )
@@ -41,6 +42,7 @@ COMMANDS: tuple[Command, ...] = (
     train,
     restart,
     test,
+    score,
     dump_weights,
     import_weights,
     dump_embeddings,
