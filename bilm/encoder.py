@@ -71,13 +71,15 @@ def affine(weights: Affine, inputs: tf.Tensor) -> tf.Tensor:
     return product(inputs, weights.weight) + weights.bias
 
 
-def trim_padding(ids: tf.Tensor, padding: int, widest_filter: int) -> tf.Tensor:
+def trim_padding(
+    ids: tf.Tensor, is_padding: tf.Tensor, widest_filter: int
+) -> tf.Tensor:
     """Cut the characters' axis of [U, C] without changing any maximum of the CNN.
 
     Behind the longest token stand windows of padding alone, all alike: one for the
     widest filter is kept.
     """
-    used = tf.cast(tf.reduce_any(tf.not_equal(ids, padding), 0), tf.int32)  # [C]
+    used = tf.cast(tf.reduce_any(~is_padding, 0), tf.int32)  # [C]
     longest = tf.reduce_max(used * tf.range(1, tf.size(used) + 1))
     return ids[:, : longest + widest_filter]
 
@@ -86,7 +88,8 @@ def _pooled_filters(weights: CharCnn, ids: tf.Tensor) -> tf.Tensor:
     """Maxima of all filters over a token's positions, without biases: [U, F]."""
     padding = weights.char_embed.shape[0] - 1  # the last id of either phase
     widest = max(each.weight.shape[1] for each in weights.filters)
-    characters = tf.gather(weights.char_embed, trim_padding(ids, padding, widest))
+    trimmed = trim_padding(ids, tf.equal(ids, padding), widest)
+    characters = tf.gather(weights.char_embed, trimmed)
     windows = _windows(characters, widest)
     return tf.concat([_pooled(windows, each.weight) for each in weights.filters], 1)
 

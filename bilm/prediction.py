@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bilm.encoder import encode_characters
+from bilm.encoder import encode_characters, trim_padding
 from bilm.network import BilmState, Network
 
 FIRST_ID = 1  # prediction ids are training ids + 1; 0 pads a sentence
@@ -77,16 +77,10 @@ def encode_distinct(network: Network, characters: tf.Tensor) -> tf.Tensor:
     char_cnn = network.char_cnn()
     # The table of prediction has a row of zeros for id 0, which no file holds.
     table = tf.pad(tf.convert_to_tensor(char_cnn.char_embed), [[FIRST_ID, 0], [0, 0]])
-    trimmed = _trim_padding(characters, network.options.widest_filter)
+    # Padding of a sentence is cut off too, which the encoder itself does not know.
+    is_padding = tf.equal(characters, 0) | tf.equal(characters, PADDING)
+    trimmed = trim_padding(characters, is_padding, network.options.widest_filter)
     return encode_characters(char_cnn._replace(char_embed=table), trimmed, groups=1)
-
-
-def _trim_padding(characters: tf.Tensor, widest_filter: int) -> tf.Tensor:
-    """The same cut as `bilm.inputs.trim_padding`, with the ids of prediction."""
-    used = (characters > 0) & tf.not_equal(characters, PADDING)
-    positions = tf.where(tf.reduce_any(used, 0))[:, 0]
-    longest = tf.reduce_max(tf.concat([[-1], tf.cast(positions, tf.int32)], 0)) + 1
-    return characters[:, : longest + widest_filter]
 
 
 def _in_reading_order(

@@ -120,9 +120,9 @@ def test_cut_characters_change_nothing(
 def test_cut_leaves_the_longest_token_and_one_padding_window() -> None:
     short, full = character_rows([b"", b"a"]), character_rows([b"a", b"sixsix"])
     padding = np.full((2, 8), oracle.PAD)
-    assert trim_padding(short, oracle.PAD, 4).shape == (2, 3 + 4)
-    assert trim_padding(full, oracle.PAD, 4).shape == (2, small.CHARACTERS)
-    assert trim_padding(padding, oracle.PAD, 4).shape == (2, 4)
+    assert trim_padding(short, short == oracle.PAD, 4).shape == (2, 3 + 4)
+    assert trim_padding(full, full == oracle.PAD, 4).shape == (2, small.CHARACTERS)
+    assert trim_padding(padding, padding == oracle.PAD, 4).shape == (2, 4)
 
 
 def test_distinct_rows_put_together_again() -> None:
