@@ -13,10 +13,11 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
+from bilm.bars import progress_bar
 from bilm.batcher import Batcher, TokenBatcher
 from bilm.bidirectional import BidirectionalLanguageModel
 from bilm.characters import encode_words
-from bilm.dump_text import Lines, TextSize, measure, progress_bar, text_file
+from bilm.dump_text import Lines, TextSize, measure
 from bilm.embeddings_file import (
     DATASET_BYTES,
     EmbeddingsWriter,
@@ -38,6 +39,7 @@ from bilm.reading import (
     check_reading,
     vectors_shape,
 )
+from bilm.standard_input import STANDARD_INPUT, standard_input
 from bilm.token_vectors import encode_by_length
 from bilm.vocabulary import Vocabulary
 from bilm.weights import read_embedding
@@ -148,19 +150,19 @@ def dump_bilm_embeddings(
         "model": [file_digest(options_file), file_digest(weight_file)],
         "vocabulary": vocab_file and file_digest(vocab_file),
     }
-    with text_file(dataset_file) as text:
-        size = measure(text)
-        _say_size(outfile, _file_bytes(size, model.options, reading, storage))
-        if size.n_blank:
-            logger.warning(
-                "%d blank lines of %s have a dataset with 0 tokens",
-                size.n_blank,
-                dataset_file,
-            )
-        with EmbeddingsWriter(outfile, storage, settings, resume) as writer:
-            lines = Lines(text, size, sentence_to_index)
-            lines.skip(writer.progress)
-            _write(writer, lines, model, batcher, reading)
+    text = standard_input() if dataset_file == STANDARD_INPUT else dataset_file
+    size = measure(text)
+    _say_size(outfile, _file_bytes(size, model.options, reading, storage))
+    if size.n_blank:
+        logger.warning(
+            "%d blank lines of %s have a dataset with 0 tokens",
+            size.n_blank,
+            dataset_file,
+        )
+    with EmbeddingsWriter(outfile, storage, settings, resume) as writer:
+        lines = Lines(text, size, sentence_to_index)
+        lines.skip(writer.progress)
+        _write(writer, lines, model, batcher, reading)
 
 
 def _write(

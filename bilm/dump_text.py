@@ -1,23 +1,17 @@
 """The text of a dump: measured first, then read line by line, or from where it was."""
 
-import contextlib
 import itertools
 import os
-import shutil
-import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tqdm.auto import tqdm
-
+from bilm.bars import progress_bar
 from bilm.embeddings_file import Progress, digest
 from bilm.errors import InputError
 from bilm.text import read_sentences
 
 Path = str | os.PathLike[str]
-STANDARD_INPUT = "-"
 
 
 class TextSize(NamedTuple):
@@ -74,19 +68,6 @@ class Lines:
         self._bar.close()
 
 
-@contextlib.contextmanager
-def text_file(dataset_file: Path) -> Iterator[Path]:
-    """Give a file that can be read more than once."""
-    if dataset_file != STANDARD_INPUT:
-        yield dataset_file
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = os.path.join(folder, "standard input")
-        with open(copy, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield copy
-
-
 def measure(path: Path) -> TextSize:
     """Count what a text holds."""
     n_lines = n_blank = n_tokens = 0
@@ -95,8 +76,3 @@ def measure(path: Path) -> TextSize:
         n_blank += not tokens
         n_tokens += len(tokens)
     return TextSize(n_lines, n_blank, n_tokens)
-
-
-def progress_bar(total: int, unit: str) -> tqdm:
-    """A bar on standard error, where that is a terminal."""
-    return tqdm(total=total, unit=unit, disable=not sys.stderr.isatty())

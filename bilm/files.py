@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,14 +16,37 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Where the block raises, `path` is left as it was and the half-written file is
     removed.
     """
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial = _beside(Path(path), "partial")
     try:
         yield partial
-        os.replace(partial, target)
+        os.replace(partial, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()
+
+
+@contextlib.contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """As `replacing`, for a folder: give a new one, and rename it at the end.
+
+    What is in an older folder of this name is removed then.
+    """
+    target = Path(os.path.realpath(path))
+    partial, old = _beside(target, "partial"), _beside(target, "old")
+    partial.mkdir()
+    try:
+        yield partial
+        if target.exists():
+            os.rename(target, old)
+        os.rename(partial, target)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _beside(path: Path, kind: str) -> Path:
+    """A hidden path on the same disk, no other process's."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{kind}")
 
 
 def check_no_input(

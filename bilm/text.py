@@ -15,6 +15,7 @@ from typing import IO, NamedTuple
 
 from bilm.errors import InputError
 from bilm.files import replacing
+from bilm.standard_input import STANDARD_INPUT, standard_input
 
 MAX_LINE_BYTES = 1 << 26
 """A longer line is no sentence: a file of another kind, or one without line ends."""
@@ -48,8 +49,9 @@ def find_files(patterns: PathOrPattern | Sequence[PathOrPattern]) -> list[str]:
 
     Args:
         patterns: a file, a folder (all regular files in it, hidden ones left out), a
-            glob pattern, or several of these. One pair of quotes around a pattern is
-            dropped: some shells pass them on.
+            glob pattern, `-` for standard input (of which a copy is made), or several
+            of these. One pair of quotes around a pattern is dropped: some shells pass
+            them on.
 
     Returns:
         The paths, sorted, each once.
@@ -65,6 +67,8 @@ def find_files(patterns: PathOrPattern | Sequence[PathOrPattern]) -> list[str]:
 
 
 def _matches(pattern: PathOrPattern) -> list[str]:
+    if pattern == STANDARD_INPUT:
+        return [standard_input()]
     text = os.path.expanduser(_without_quotes(os.fspath(pattern)))
     if os.path.isdir(text):
         names = [name for name in os.listdir(text) if not name.startswith(".")]
@@ -187,10 +191,14 @@ def _read_lines(stream: Stream) -> bytes:
     return text if text.endswith(b"\n") else text + _read_line(stream)
 
 
-def _open(path: PathOrPattern) -> Stream:
+def is_gzip(path: PathOrPattern) -> bool:
+    """Whether a file is gzipped, whatever its name."""
     with open(path, "rb") as file:
-        zipped = file.read(2) == _GZIP_MAGIC
-    if zipped:
+        return file.read(2) == _GZIP_MAGIC
+
+
+def _open(path: PathOrPattern) -> Stream:
+    if is_gzip(path):
         return gzip.open(path, "rb")
     return open(path, "rb", buffering=_BUFFER_BYTES)
 

@@ -142,8 +142,7 @@ def test_gzipped_text_and_standard_input(
     zipped.write_bytes(gzip.compress(text.read_bytes()))
     assert_all_near(dump(char_model, zipped, tmp_path / "out.hdf5"), whole)
     for content in (text.read_bytes(), zipped.read_bytes()):
-        stdin = types.SimpleNamespace(buffer=io.BytesIO(content))
-        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         out = str(tmp_path / "stdin.hdf5")
         folder = str(char_model.options_file.parent)
         flags = ["--dataset_file", "-", "--model", folder, "--outfile", out]

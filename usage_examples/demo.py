@@ -9,7 +9,6 @@ nothing has to be downloaded. `make demo` runs this; so does
 import argparse
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -30,6 +29,7 @@ from bilm.training import (
     save_initial_checkpoint,
     train,
 )
+from bilm.vocabulary_file import write_vocabulary
 
 N_SHARDS = 4
 HELD_OUT = 8  # one sentence in so many
@@ -165,17 +165,14 @@ def write_corpus(sentences: Iterable[list[str]], folder: Path) -> Corpus:
     for shard in range(N_SHARDS):
         write_lines(folder / f"train-{shard}.txt", training[shard::N_SHARDS])
     write_lines(folder / "held_out.txt", held_out)
-    counts = Counter(token for sentence in training for token in sentence)
-    # The sampled softmax relies on this order: the most frequent words first.
-    words = [word for word, count in counts.most_common() if count > 1]
-    vocabulary = ["<S>", "</S>", "<UNK>", *words]
-    write_lines(folder / "vocab.txt", [[word] for word in vocabulary])
+    shards = [str(folder / f"train-{shard}.txt") for shard in range(N_SHARDS)]
+    words = write_vocabulary(shards, folder / "vocab.txt", min_count=2)
     return Corpus(
         shards=str(folder / "train-*.txt"),
         held_out=str(folder / "held_out.txt"),
         vocab_file=str(folder / "vocab.txt"),
-        n_tokens=counts.total(),
-        n_words=len(vocabulary),
+        n_tokens=words.n_tokens,
+        n_words=words.n_words,
     )
 
 

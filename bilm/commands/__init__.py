@@ -13,10 +13,13 @@ from bilm.commands import (
     dump_tokens,
     dump_weights,
     import_weights,
+    prepare,
     restart,
     score,
+    stats,
     test,
     train,
+    vocab,
 )
 
 
@@ -39,6 +42,9 @@ class Command(Protocol):
 
 
 COMMANDS: tuple[Command, ...] = (
+    prepare,
+    vocab,
+    stats,
     train,
     restart,
     test,

@@ -49,14 +49,25 @@ def add_vocab_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_text(parser: argparse.ArgumentParser, flag: str, purpose: str) -> None:
-    """Add the flag that names shards of text: `--train_prefix` or `--test_prefix`."""
+    """Add the flag that names text: `--train_prefix`, `--test_prefix`, `--input`."""
     parser.add_argument(
         flag,
         required=True,
         nargs="+",
         metavar="PATTERN",
-        help=f"text {purpose}: files, or glob patterns in quotation marks, with a "
-        "sentence a line and its tokens apart by white space",
+        help=f"text {purpose}: files, folders, or glob patterns in quotation marks, "
+        "plain or gzipped, - for standard input; with a sentence a line and its tokens "
+        "apart by white space",
+    )
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """Add `--processes`, the number of those that count."""
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="processes that count (default: one for each core)",
     )
 
 

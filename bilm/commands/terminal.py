@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
@@ -13,6 +13,11 @@ def say(text: str) -> None:
     """Write a result of the command to standard output, as a line (or several)."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def in_lines(rows: Iterable[tuple[str, str]]) -> str:
+    """Set names and values in lines for people."""
+    return "\n".join(f"{name:<20}{value:>14}" for name, value in rows)
 
 
 class ProgressHandler(logging.Handler):

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from bilm.commands import arguments, checks, runs
-from bilm.commands.terminal import say, use_onednn
+from bilm.commands.terminal import in_lines, say, use_onednn
 from bilm.text import find_files
 
 if TYPE_CHECKING:
@@ -65,4 +65,4 @@ def report(result: Evaluation) -> str:
     ]
     if result.backward is not None:
         rows.insert(1, ("backward perplexity", f"{result.backward:,.2f}"))
-    return "\n".join(f"{name:<20}{value:>14}" for name, value in rows)
+    return in_lines(rows)

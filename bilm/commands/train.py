@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from bilm.commands import arguments, checks, runs
-from bilm.commands.terminal import say
+from bilm.commands.terminal import in_lines, say
 from bilm.options import read_training_options, replace_options
 from bilm.presets import PRESETS, preset
 from bilm.text import find_files
@@ -118,4 +118,4 @@ def _speed(
         ("waiting for data", f"{speed.data_wait:.1%}"),
         ("memory, MiB", f"{speed.memory_bytes / 2**20:,.0f}"),
     ]
-    return "\n".join(f"{name:<20}{value:>14}" for name, value in rows)
+    return in_lines(rows)
