@@ -17,6 +17,9 @@ N_CHARACTERS = 261  # byte values, <S>, </S>, begin and end of word, padding
 ADAGRAD = "Adagrad"  # slot NAME/Adagrad beside each variable of a checkpoint
 
 
+EMBEDDING = "lm/embedding"
+
+
 class Initial(NamedTuple):
     """Initial values of a variable.
 
@@ -142,6 +145,14 @@ def training_variables(options: TrainingOptions) -> list[VariableSpec]:
     """All variables that training learns."""
     n_words = options.n_tokens_vocab if options.char_cnn is None else None
     return model_variables(options, n_words) + softmax_variables(options)
+
+
+def frozen_variables(options: TrainingOptions) -> list[str]:
+    """Names of the variables that training does not change.
+
+    A shared embedding is frozen as the softmax's weights, too.
+    """
+    return [EMBEDDING] if options.freeze_embedding else []
 
 
 def _spec(path: str, shape: tuple[int, ...], initial: Initial) -> VariableSpec:

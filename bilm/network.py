@@ -7,7 +7,7 @@ Letters: K directions, N layers, T steps, B rows, U distinct tokens, D `projecti
 H LSTM `dim`, C characters of a token.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class Network(tf.Module):
     Attributes:
         options: what the network was built from.
         specs: one `VariableSpec` for each variable, in order.
+        learnt_specs: those of the variables that are not frozen.
         variables_by_name: name in a checkpoint to variable.
     """
 
@@ -48,6 +49,7 @@ class Network(tf.Module):
         trainable: bool = True,
         compute_dtype: str = "float32",
         jit_compile: bool = False,
+        frozen: Collection[str] = (),
     ):
         """Create the variables.
 
@@ -60,10 +62,12 @@ class Network(tf.Module):
             compute_dtype: of the products of encoder and LSTM layers; `bfloat16` or
                 `float16` for mixed precision.
             jit_compile: compile the unrolled LSTM layers by XLA.
+            frozen: names of variables that keep their values in training.
         """
         super().__init__(name="lm")
         self.options = options
         self.specs = list(specs)
+        self.learnt_specs = [spec for spec in self.specs if spec.name not in frozen]
         self.variables_by_name: dict[str, tf.Variable] = {}
         self._compute_dtype = tf.as_dtype(compute_dtype)
         self._unroll = (
@@ -77,13 +81,17 @@ class Network(tf.Module):
             value = values.get(spec.name)
             if value is None:
                 value = initial_value(spec, seed, position)
-            variable = tf.Variable(value, trainable=trainable, dtype=tf.float32)
+            variable = tf.Variable(
+                value,
+                trainable=trainable and spec in self.learnt_specs,
+                dtype=tf.float32,
+            )
             self.variables_by_name[spec.name] = variable
 
     @property
     def learnt(self) -> list[tf.Variable]:
-        """All variables, in the order of `specs`."""
-        return [self.variables_by_name[spec.name] for spec in self.specs]
+        """Variables that training changes, in the order of `learnt_specs`."""
+        return [self.variables_by_name[spec.name] for spec in self.learnt_specs]
 
     @property
     def softmax(self) -> Affine:

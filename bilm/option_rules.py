@@ -115,6 +115,7 @@ RULES = {
     "learning_rate": _POSITIVE,
     "sample_softmax": _FLAG,
     "share_embedding_softmax": _FLAG,
+    "freeze_embedding": _FLAG,
 }
 
 _OBJECTS = {key.rpartition(".")[0] for key in RULES if "." in key}
@@ -180,11 +181,12 @@ def _contradictions(valid: Mapping[str, Any]) -> Iterator[str]:
     if projection_dim > dim:
         yield f"lstm.projection_dim {projection_dim} is above lstm.dim {dim}"
     has_characters = any(key.startswith("char_cnn.") for key in valid)
-    if has_characters and valid.get("share_embedding_softmax"):
-        yield (
-            "share_embedding_softmax true needs word input, but char_cnn is an object: "
-            "set the one to false or leave out the other"
-        )
+    for key in ("share_embedding_softmax", "freeze_embedding"):
+        if has_characters and valid.get(key):
+            yield (
+                f"{key} true needs word input, but char_cnn is an object: set the one "
+                "to false or leave out the other"
+            )
     if valid.get("sample_softmax") and valid.get("n_negative_samples_batch") == 0:
         yield (
             "n_negative_samples_batch 0 draws no words, but sample_softmax is true: "

@@ -131,6 +131,8 @@ class TrainingOptions(ModelOptions):
         learning_rate: Of Adagrad.
         sample_softmax: Train with the sampled softmax, else with the full one.
         share_embedding_softmax: Word input only: its embedding is the softmax weights.
+        freeze_embedding: Word input only: its embedding keeps its first values, also
+            where it is the softmax weights.
     """
 
     dropout: float
@@ -144,6 +146,7 @@ class TrainingOptions(ModelOptions):
     learning_rate: float = 0.2
     sample_softmax: bool = True
     share_embedding_softmax: bool = False
+    freeze_embedding: bool = False
 
     @property
     def samples(self) -> bool:

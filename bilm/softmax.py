@@ -23,6 +23,11 @@ class Candidates(NamedTuple):
     label_log_expected: tf.Tensor  # float32 [N], of the true next words
 
 
+def softmax_logits(softmax: Affine, hidden: tf.Tensor) -> tf.Tensor:
+    """Logits [N, V] of all words, by W [V, D] and b [V], of hidden [N, D]."""
+    return tf.linalg.matmul(hidden, softmax.weight, transpose_b=True) + softmax.bias
+
+
 def full_softmax_loss(
     softmax: Affine, hidden: tf.Tensor, labels: tf.Tensor
 ) -> tf.Tensor:
@@ -36,7 +41,7 @@ def full_softmax_loss(
     Returns:
         float32 [N].
     """
-    logits = tf.linalg.matmul(hidden, softmax.weight, transpose_b=True) + softmax.bias
+    logits = softmax_logits(softmax, hidden)
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 

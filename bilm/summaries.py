@@ -51,4 +51,4 @@ class Summaries:
 
     @property
     def _names(self) -> Sequence[str]:
-        return [spec.name for spec in self._trainer.network.specs]
+        return [spec.name for spec in self._trainer.network.learnt_specs]

@@ -1,12 +1,18 @@
 """One training step on all devices: losses, gradients, clipping and Adagrad."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bilm.adagrad import Adagrad, Gradient, clip_by_global_norm, join_duplicates
+from bilm.adagrad import (
+    INITIAL_ACCUMULATOR,
+    Adagrad,
+    Gradient,
+    clip_by_global_norm,
+    join_duplicates,
+)
 from bilm.checkpoint import GLOBAL_STEP, TRAIN_PERPLEXITY, Checkpoint, write_checkpoint
 from bilm.devices import make_strategy
 from bilm.inputs import StepInputs
@@ -17,7 +23,7 @@ from bilm.language_model import (
     training_loss,
 )
 from bilm.loss_scale import LossScale
-from bilm.names import ADAGRAD, N_CHARACTERS, training_variables
+from bilm.names import ADAGRAD, N_CHARACTERS, frozen_variables, training_variables
 from bilm.network import BilmState, Network, seeded_dropout
 from bilm.options import TrainingOptions
 
@@ -79,11 +85,12 @@ class Trainer:
                 seed,
                 compute_dtype=mixed_precision or "float32",
                 jit_compile=jit_compile,
+                frozen=frozen_variables(options),
             )
             self.adagrad = Adagrad(self.network.learnt)
             self._loss_scale = LossScale(active=mixed_precision == "float16")
-        for spec, slot in zip(self.network.specs, self.adagrad.slots, strict=True):
-            if (name := f"{spec.name}/{ADAGRAD}") in values:
+        for name, slot in self._slots().items():
+            if name in values:
                 slot.assign(values[name])
         self.global_step = int(values.get(GLOBAL_STEP, 0))
         self._seed = seed
@@ -97,6 +104,11 @@ class Trainer:
                 tf.TensorSpec([], tf.float32),
             ),
         )
+
+    def _slots(self) -> dict[str, Any]:
+        """The slots by their names in a checkpoint."""
+        names = [f"{spec.name}/{ADAGRAD}" for spec in self.network.learnt_specs]
+        return dict(zip(names, self.adagrad.slots, strict=True))
 
     def zero_states(self) -> tuple[BilmState, ...]:
         """The state of each replica at the start of a text."""
@@ -126,11 +138,13 @@ class Trainer:
             GLOBAL_STEP: float(self.global_step),
             TRAIN_PERPLEXITY: perplexity,
         }
-        for spec, variable, slot in zip(
-            self.network.specs, self.network.learnt, self.adagrad.slots, strict=True
-        ):
-            tensors[spec.name] = variable
-            tensors[f"{spec.name}/{ADAGRAD}"] = slot
+        slots = self._slots()
+        for name, variable in self.network.variables_by_name.items():
+            tensors[name] = variable
+            if (slot := f"{name}/{ADAGRAD}") not in slots:  # frozen
+                # Restarts of bilm-tf want to find the slot of each variable.
+                slots[slot] = tf.fill(variable.shape, INITIAL_ACCUMULATOR)
+        tensors |= slots
         return write_checkpoint(save_dir, self.global_step, tensors, keep)
 
     def _step_of_all(

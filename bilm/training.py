@@ -29,6 +29,7 @@ from bilm.options import (
 from bilm.progress import Schedule
 from bilm.trainer import Trainer, checkpoint_values
 from bilm.training_loop import RunSettings, TrainingLoop
+from bilm.word_vectors import initial_embedding
 
 __all__ = [
     "dump_weights",
@@ -52,6 +53,8 @@ def train(
     tf_save_dir: str | os.PathLike[str],
     tf_log_dir: str | os.PathLike[str],
     restart_ckpt_file: str | os.PathLike[str] | None = None,
+    *,
+    embedding_init: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> str:
     """Train a biLM for `n_epochs`.
@@ -64,6 +67,8 @@ def train(
         tf_log_dir: folder of the TensorBoard files.
         restart_ckpt_file: prefix of a checkpoint to start from: its variables, and its
             Adagrad slots and step where it has them. Data and epochs start anew.
+        embedding_init: word vectors in the text format of word2vec or GloVe, for a new
+            training of a word-level model.
         **settings: fields of `bilm.training_loop.RunSettings`.
 
     Returns:
@@ -80,6 +85,8 @@ def train(
     values = {}
     if restart_ckpt_file is not None:
         values = checkpoint_values(checked, os.fspath(restart_ckpt_file))
+    if embedding_init is not None:
+        values |= initial_embedding(embedding_init, data.vocab, checked, seed)
     trainer = Trainer(
         checked, seed, values, n_gpus, how.mixed_precision, how.jit_compile
     )
@@ -145,7 +152,7 @@ def _new_seed() -> int:
 
 def _announce(trainer: Trainer, schedule: Schedule, seed: int) -> None:
     options = trainer.options
-    learnt = sum(int(np.prod(spec.shape)) for spec in trainer.network.specs)
+    learnt = sum(int(np.prod(spec.shape)) for spec in trainer.network.learnt_specs)
     logger.info(
         "training %s parameters for %d steps of %d tokens, %d an epoch, seed %d",
         f"{learnt:,}",

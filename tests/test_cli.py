@@ -283,6 +283,18 @@ MISSING = {
         "test --save_dir no --vocab_file {vocab} --test_prefix {text}",
         "no/options.json not found",
     ),
+    "run to score": (
+        "score --save_dir no --vocab_file {vocab} --text {text}",
+        "no/options.json not found",
+    ),
+    "run to predict by": (
+        "predict --save_dir no --vocab_file {vocab} the bank",
+        "no/options.json not found",
+    ),
+    "model to import": (
+        "import-weights --model no --save_dir s",
+        "no/options.json not found",
+    ),
     "run to dump": ("dump-weights --save_dir no --outfile w", "no/options.json not"),
     "model": (
         "dump-embeddings --dataset_file {text} --model no --outfile o",
@@ -418,6 +430,7 @@ def test_train_takes_the_original_options_and_counts_the_text(stubs: Stubs) -> N
     assert data is stubs.two_ways.returns
     assert (n_gpus, save_dir, log_dir, restart) == (1, "run", "run", None)
     assert stubs.train.call.kwargs == {
+        "embedding_init": None,
         "seed": None,
         "checkpoint_every": 1250,
         "keep": 5,
@@ -450,6 +463,7 @@ def test_train_flags_reach_their_places(stubs: Stubs) -> None:
     )
     assert (n_gpus, log_dir) == (2, "logs")
     assert stubs.train.call.kwargs == {
+        "embedding_init": None,
         "seed": 5,
         "checkpoint_every": 6,
         "keep": 7,

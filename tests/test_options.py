@@ -89,6 +89,7 @@ def test_known_files_keep_every_value(path):
         "learning_rate": 0.2,
         "sample_softmax": True,
         "share_embedding_softmax": False,
+        "freeze_embedding": False,
     }
     assert after == defaults | before
     # As text too: 3 does not become 3.0.
@@ -636,6 +637,7 @@ def test_presets_have_the_published_sizes(name, dim, projection_dim, n_highway):
         "learning_rate": 0.2,
         "sample_softmax": True,
         "share_embedding_softmax": False,
+        "freeze_embedding": False,
     }
     assert options.char_cnn.n_filters == 2048
     assert PRESETS[name] is options

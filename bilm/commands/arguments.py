@@ -7,7 +7,7 @@ from typing import Any
 from bilm.errors import InputError
 
 LENGTH_OPTIONS = ("batch_size", "n_epochs", "learning_rate")
-NETWORK_OPTIONS = ("dropout", "n_negative_samples_batch")
+NETWORK_OPTIONS = ("dropout", "n_negative_samples_batch", "freeze_embedding")
 _INHERITED = "(default: that of the options)"
 
 
@@ -111,6 +111,13 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         metavar="N",
         help=f"words that the softmax of a batch samples {_INHERITED}",
+    )
+    parser.add_argument(
+        "--freeze_embedding",
+        action="store_true",
+        default=None,
+        help="word input: the embedding keeps its first values, also where it is the "
+        f"softmax's {_INHERITED}",
     )
 
 

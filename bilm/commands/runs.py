@@ -98,6 +98,7 @@ def train_on_text(
     options: TrainingOptions,
     vocab: Vocabulary,
     restart_ckpt_file: str | None = None,
+    embedding_init: str | None = None,
 ) -> None:
     """Train as the flags of `bilm train` or `bilm restart` say.
 
@@ -106,6 +107,7 @@ def train_on_text(
         options: as of `open_training_text`.
         vocab: the vocabulary.
         restart_ckpt_file: checkpoint to go on from, none for new weights.
+        embedding_init: word vectors that new weights begin with.
     """
     from bilm.training import train
 
@@ -117,6 +119,7 @@ def train_on_text(
         args.save_dir,
         args.log_dir or args.save_dir,
         restart_ckpt_file,
+        embedding_init=embedding_init,
         seed=args.seed,
         checkpoint_every=args.checkpoint_every,
         keep=args.keep,

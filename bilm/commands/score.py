@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 import time
 from collections.abc import Iterable
 from itertools import chain
@@ -97,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         stateful=args.stateful,
         batch_tokens=args.max_tokens,
     )
-    bar = tqdm(scores, unit="sentence", disable=not sys.stderr.isatty())
+    bar = tqdm(scores, unit="sentence", disable=None)  # none without a terminal
     _write(args, totals.counting(bar))
     _say_unknown(totals)
     result = report(totals.evaluation(time.perf_counter() - start))

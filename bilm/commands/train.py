@@ -43,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "counted (default: that of the options)",
     )
     arguments.add_network_options(parser)
+    parser.add_argument(
+        "--embedding_init",
+        metavar="FILE",
+        help="word input: first values of the embedding, projection_dim for each word, "
+        "in the text format of word2vec or GloVe, plain or gzipped (default: drawn)",
+    )
     arguments.add_run_flags(parser)
     parser.add_argument(
         "--benchmark",
@@ -55,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train from new weights."""
-    checks.check_files([args.vocab_file])
+    checks.check_files(
+        path for path in (args.vocab_file, args.embedding_init) if path is not None
+    )
     find_files(args.train_prefix)
     options = chosen_options(args)
     vocab = runs.open_vocabulary(args.vocab_file, options)
@@ -63,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if args.benchmark:
         say(_speed(args, options, vocab))
     else:
-        runs.train_on_text(args, options, vocab)
+        runs.train_on_text(args, options, vocab, embedding_init=args.embedding_init)
     return 0
 
 
