@@ -28,7 +28,6 @@ from bilm.reading import Reading
 from bilm.scoring import Scorer, SentenceScores, score
 from bilm.training import load_vocab
 
-CHARACTERS = replace_options(OPTIONS, lstm=SMALL_LSTM)
 WORD_INPUT = replace_options(OPTIONS, char_cnn=None)
 FORWARD_ONLY = replace_options(WORD_INPUT, bidirectional=False, lstm=SMALL_LSTM)
 SENTENCES = [*counting_sentences(8, seed=2), [], ["unheard", "3"], ["7"]]
@@ -38,7 +37,7 @@ N_TOKENS = sum(len(tokens) + 1 for tokens in SENTENCES)
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folders of random runs."""
-    options = {"characters": CHARACTERS, "words": WORD_INPUT, "one way": FORWARD_ONLY}
+    options = {"words": WORD_INPUT, "one way": FORWARD_ONLY}
     folders = {name: tmp_path_factory.mktemp("run") for name in options}
     for name, folder in folders.items():
         write_run(folder, options[name])
@@ -101,11 +100,11 @@ def test_each_sentence_equals_a_plain_computation(
     assert [each.known.tolist() for each in results[-2:]] == [[False, True], [True]]
 
 
-@pytest.mark.parametrize("name", ["characters", "one way"])
+@pytest.mark.parametrize("name", ["words", "one way"])
 def test_stateful_sums_are_those_of_the_evaluation(
     name: str, runs: dict[str, Path], corpus: Corpus, data: Any, text: Path
 ) -> None:
-    options = CHARACTERS if name == "characters" else FORWARD_ONLY
+    options = WORD_INPUT if name == "words" else FORWARD_ONLY
     prefix = runs[name] / "model.ckpt-7"
     expected = evaluate(options, prefix, data(options, text, test=True), batch_size=1)
     assert expected.n_tokens == N_TOKENS
@@ -175,29 +174,6 @@ def test_table_of_tokens(
         np.testing.assert_array_equal(backward, each.backward)
     assert "1 of" in err and "out of the vocabulary and scored as <UNK>" in err
     assert "perplexity" in err
-
-
-def test_table_of_sentences_in_a_file(
-    runs: dict[str, Path],
-    corpus: Corpus,
-    text: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    flags = f"--per sentence --outfile {tmp_path}/scores.tsv"
-    assert command(runs["one way"], corpus, text, flags) == 0
-    printed = capsys.readouterr().out
-    head, *rows = rows_of((tmp_path / "scores.tsv").read_text())
-    assert head == ["sentence", "tokens", "unknown", "forward", "perplexity"]
-    assert [int(row[1]) for row in rows] == [len(tokens) + 1 for tokens in SENTENCES]
-    assert [row[2] for row in rows[-3:]] == ["0", "1", "0"]
-    for row in rows:
-        perplexity = np.exp(-float(row[3]) / int(row[1]))
-        np.testing.assert_allclose(float(row[4]), perplexity, rtol=1e-5)
-    total = np.exp(-sum(float(row[3]) for row in rows) / N_TOKENS)
-    lines = dict(line.rsplit(maxsplit=1) for line in printed.splitlines())
-    np.testing.assert_allclose(float(lines["perplexity"]), total, atol=0.01)
-    assert lines["tokens"] == str(N_TOKENS)
 
 
 def test_arrays_in_a_file(
