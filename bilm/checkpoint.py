@@ -4,6 +4,7 @@ A folder holds `checkpoint`, which names the last ones, and for each of them
 `model.ckpt-STEP.index` and `model.ckpt-STEP.data-00000-of-00001`.
 """
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,8 @@ import tensorflow as tf
 
 from bilm.errors import InputError
 from bilm.files import replacing
+
+logger = logging.getLogger(__name__)
 
 INDEX = "checkpoint"
 GLOBAL_STEP = "global_step"
@@ -96,6 +99,11 @@ def latest_checkpoint(save_dir: str | os.PathLike[str]) -> str:
     return os.path.join(save_dir, names[-1])
 
 
+def checkpoint_prefix(save_dir: str | os.PathLike[str], step: int) -> str:
+    """Prefix of the checkpoint of a step: `SAVE_DIR/model.ckpt-STEP`."""
+    return os.path.join(save_dir, f"model.ckpt-{step}")
+
+
 def write_checkpoint(
     save_dir: str | os.PathLike[str],
     step: int,
@@ -110,23 +118,46 @@ def write_checkpoint(
         The new checkpoint's prefix.
     """
     folder = Path(save_dir)
-    name = f"model.ckpt-{step}"
+    name = Path(checkpoint_prefix(folder, step)).name
     partial = folder / f".{name}.{os.getpid()}.partial"
     names = sorted(tensors)
-    tf.raw_ops.SaveV2(
-        prefix=os.fspath(partial),
-        tensor_names=names,
-        shape_and_slices=[""] * len(names),
-        tensors=[tf.convert_to_tensor(tensors[n], tf.float32) for n in names],
-    )
-    for suffix in (".data-00000-of-00001", ".index"):
-        os.replace(f"{partial}{suffix}", folder / f"{name}{suffix}")
+    try:
+        tf.raw_ops.SaveV2(
+            prefix=os.fspath(partial),
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.convert_to_tensor(tensors[n], tf.float32) for n in names],
+        )
+        for suffix in (".data-00000-of-00001", ".index"):
+            os.replace(f"{partial}{suffix}", folder / f"{name}{suffix}")
+    finally:
+        _remove(folder, f"{partial.name}*")
     kept = [n for n in _listed(folder) if n != name] + [name]
     _write_index(folder, kept[-keep:])
     for old in kept[:-keep]:
-        for file in folder.glob(f"{old}.*"):
-            file.unlink()
+        _remove(folder, f"{old}.*")
     return os.fspath(folder / name)
+
+
+def remove_unfinished(save_dir: str | os.PathLike[str], step: int) -> None:
+    """Remove what a process that was killed has left.
+
+    These are half-written files, and checkpoints after the step from which a run goes
+    on that the file `checkpoint` does not name: the run will make them again.
+    """
+    folder = Path(save_dir)
+    _remove(folder, ".model.ckpt-*.partial*")
+    listed = _listed(folder)
+    for file in folder.glob("model.ckpt-*"):
+        match = re.match(r"model\.ckpt-(\d+)\.", file.name)
+        if match and int(match[1]) > step and match[0][:-1] not in listed:
+            logger.info("removed %s, which a killed process has left", file)
+            file.unlink()
+
+
+def _remove(folder: Path, pattern: str) -> None:
+    for file in folder.glob(pattern):
+        file.unlink(missing_ok=True)
 
 
 def _write_index(folder: Path, names: list[str]) -> None:

@@ -6,7 +6,7 @@ which is halved when a gradient overflows, and doubled after many steps without.
 Source: Micikevicius et al. 2018, "Mixed Precision Training".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
@@ -29,6 +29,19 @@ class LossScale(tf.Module):
         if active:
             self.scale = _counter(INITIAL_SCALE)
             self._good_steps = _counter(0)
+
+    def state(self) -> dict[str, float]:
+        """The factor and the count, for `restore`; nothing where not active."""
+        if not self.active:
+            return {}
+        scale, good_steps = map(tf.convert_to_tensor, (self.scale, self._good_steps))
+        return {"scale": float(scale), "good_steps": int(good_steps)}
+
+    def restore(self, state: Mapping[str, float]) -> None:
+        """Go on where `state` was asked for."""
+        if self.active and state:
+            self.scale.assign(state["scale"])
+            self._good_steps.assign(state["good_steps"])
 
     def multiply(self, loss: tf.Tensor) -> tf.Tensor:
         """The loss to take the gradient of."""

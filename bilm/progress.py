@@ -4,8 +4,10 @@ import logging
 import math
 import sys
 import time
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
@@ -44,7 +46,8 @@ class Progress:
         self.log_every = log_every
         self._schedule = schedule
         self._label = "perplexity (sampled)" if sampled else "perplexity"
-        self._losses: list[tf.Tensor] = []
+        self._losses: list[tf.Tensor | np.float32] = []
+        self._timed = 0  # steps of this process since the last line
         self._start = self._last_line = time.perf_counter()
         self._bar = tqdm(
             total=schedule.n_steps, unit="step", disable=not sys.stderr.isatty()
@@ -69,6 +72,7 @@ class Progress:
         """Count a step."""
         self._losses.append(loss)
         self.done += 1
+        self._timed += 1
         self._bar.update()
 
     def report(self, global_step: int, norm: float, data_wait: float) -> None:
@@ -81,7 +85,7 @@ class Progress:
         """
         now = time.perf_counter()
         self.perplexity = _perplexity(self._losses)
-        speed = len(self._losses) / (now - self._last_line)
+        speed = self._timed / (now - self._last_line)
         schedule = self._schedule
         logger.info(
             "step %d (epoch %.2f, %d of %d): %s %.2f, gradient norm %.3g, "
@@ -98,10 +102,21 @@ class Progress:
             _duration((schedule.n_steps - self.done) / speed),
         )
         self._bar.set_postfix_str(f"{self._label} {self.perplexity:.1f}")
-        self._losses, self._last_line = [], now
+        self._losses, self._timed, self._last_line = [], 0, now
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs for the lines to go on as if nothing had happened."""
+        losses = [float(loss) for loss in self._losses]
+        return {"done": self.done, "perplexity": self.perplexity, "losses": losses}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state` was asked for."""
+        self.done, self.perplexity = state["done"], state["perplexity"]
+        self._losses = [np.float32(loss) for loss in state["losses"]]
+        self._bar.update(self.done)
 
 
-def _perplexity(losses: list[tf.Tensor]) -> float:
+def _perplexity(losses: Sequence[tf.Tensor | np.float32]) -> float:
     mean = float(tf.reduce_mean(tf.stack(losses)))
     return math.exp(mean) if mean < 700 else math.inf  # beyond what a float holds
 

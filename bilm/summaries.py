@@ -1,16 +1,22 @@
 """What TensorBoard shows of a training."""
 
-from collections.abc import Sequence
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
+from bilm import event_files
 from bilm.trainer import StepResult, Trainer
+
+logger = logging.getLogger(__name__)
 
 
 class Summaries:
     """Writes scalars and histograms of a training to a folder.
 
-    Leaving the `with` block closes the file.
+    Leaving the `with` block closes the file. Where it cannot be written, the points are
+    lost and the training goes on.
 
     Args:
         log_dir: the folder, for `tensorboard --logdir`.
@@ -19,13 +25,25 @@ class Summaries:
 
     def __init__(self, log_dir: str, trainer: Trainer):
         self._trainer = trainer
+        self._log_dir = log_dir
+        self._failed = False
         self._writer = tf.summary.create_file_writer(log_dir)
 
     def __enter__(self) -> "Summaries":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._writer.close()
+        with self._tolerated():
+            self._writer.close()
+
+    def flush(self) -> None:
+        """Write what is not in the file yet, as a run may go on from this moment."""
+        with self._tolerated():
+            self._writer.flush()
+
+    def cut_back(self) -> None:
+        """Remove what was written after the trainer's step, which will come again."""
+        event_files.cut_back(self._log_dir, self._trainer.global_step)
 
     def scalars(self, result: StepResult, perplexity: float) -> None:
         """Training perplexity and gradient norms, before and after clipping."""
@@ -33,7 +51,7 @@ class Summaries:
         limit = self._trainer.options.all_clip_norm_val
         norm = float(result.norm)
         scale = limit / max(norm, limit)
-        with self._writer.as_default(step):
+        with self._tolerated(), self._writer.as_default(step):
             tf.summary.scalar("train_perplexity", perplexity)
             tf.summary.scalar("norm_grad", norm)
             for name, before in zip(self._names, result.norms.numpy(), strict=True):
@@ -42,12 +60,22 @@ class Summaries:
 
     def histograms(self, result: StepResult) -> None:
         """Values of the embeddings of one batch, and of all variables."""
-        with self._writer.as_default(self._trainer.global_step):
+        step = self._trainer.global_step
+        with self._tolerated(), self._writer.as_default(step):
             tf.summary.histogram("embedding/tokens", result.vectors)
             for direction, outputs in enumerate(result.outputs):
                 tf.summary.histogram(f"embedding/lstm_output_{direction}", outputs)
             for name, variable in self._trainer.network.variables_by_name.items():
                 tf.summary.histogram(f"variable/{name}", variable)
+
+    @contextlib.contextmanager
+    def _tolerated(self) -> Iterator[None]:
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if not self._failed:
+                logger.warning("TensorBoard's file cannot be written: %s", error)
+            self._failed = True
 
     @property
     def _names(self) -> Sequence[str]:

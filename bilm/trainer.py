@@ -46,6 +46,7 @@ class Trainer:
         n_replicas: devices, each with rows and a state of its own.
         network: with its softmax.
         adagrad: its slots.
+        loss_scale: of float16.
         global_step: number of updates made, also before a restart.
     """
 
@@ -88,7 +89,7 @@ class Trainer:
                 frozen=frozen_variables(options),
             )
             self.adagrad = Adagrad(self.network.learnt)
-            self._loss_scale = LossScale(active=mixed_precision == "float16")
+            self.loss_scale = LossScale(active=mixed_precision == "float16")
         for name, slot in self._slots().items():
             if name in values:
                 slot.assign(values[name])
@@ -113,6 +114,20 @@ class Trainer:
     def zero_states(self) -> tuple[BilmState, ...]:
         """The state of each replica at the start of a text."""
         return (self.network.zero_state(self.options.batch_size),) * self.n_replicas
+
+    def join_states(self, states: Sequence[BilmState]) -> list[np.ndarray]:
+        """Arrays [rows of all replicas, units]: c and m of each layer."""
+        each = [tf.nest.flatten(state) for state in states]
+        return [np.concatenate(parts) for parts in zip(*each, strict=True)]
+
+    def split_states(self, arrays: Sequence[np.ndarray]) -> tuple[BilmState, ...]:
+        """Give each replica its rows of what `join_states` returned."""
+        like = self.network.zero_state(1)
+        parts = [np.split(array, self.n_replicas) for array in arrays]
+        return tuple(
+            tf.nest.pack_sequence_as(like, [tf.constant(part) for part in mine])
+            for mine in zip(*parts, strict=True)
+        )
 
     def step(
         self, inputs: Sequence[StepInputs], states: Sequence[BilmState]
@@ -179,7 +194,7 @@ class Trainer:
             loss_of = training_loss(self.network, inputs, self.options.samples)
             batch = token_losses(self.network, inputs, state, dropout, loss_of)
             loss = tf.reduce_mean(batch.losses)
-            target = self._loss_scale.multiply(loss * self.options.unroll_steps)
+            target = self.loss_scale.multiply(loss * self.options.unroll_steps)
         gradients = [
             _dense_where_smaller(gradient, variable)
             for gradient, variable in zip(
@@ -187,11 +202,11 @@ class Trainer:
             )
         ]
         loss, *gradients = _mean_over_replicas([loss, *gradients])
-        gradients = [self._loss_scale.divide(join_duplicates(g)) for g in gradients]
+        gradients = [self.loss_scale.divide(join_duplicates(g)) for g in gradients]
         clipped, norms, norm = clip_by_global_norm(
             gradients, self.options.all_clip_norm_val
         )
-        self._loss_scale.apply_if_finite(
+        self.loss_scale.apply_if_finite(
             norm, lambda: self.adagrad.apply(variables, clipped, rate)
         )
         result = StepResult(loss, norm, norms, batch.vectors, batch.outputs)

@@ -12,6 +12,7 @@ from bilm.checkpoint import latest_checkpoint
 from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
+from bilm.fingerprint import Fingerprint, check_same
 from bilm.inputs import Dataset, check_dataset, training_inputs
 from bilm.model_files import (
     OPTIONS_FILE,
@@ -24,9 +25,9 @@ from bilm.options import (
     as_training_options,
     read_training_options,
     training_dict,
-    write_options,
 )
 from bilm.progress import Schedule
+from bilm.saved_run import SavedRun, find_saved_run, remove_run
 from bilm.trainer import Trainer, checkpoint_values
 from bilm.training_loop import RunSettings, TrainingLoop
 from bilm.word_vectors import initial_embedding
@@ -55,9 +56,11 @@ def train(
     restart_ckpt_file: str | os.PathLike[str] | None = None,
     *,
     embedding_init: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
     **settings: Any,
 ) -> str:
-    """Train a biLM for `n_epochs`.
+    """Train a biLM for `n_epochs`, or until it is to stop.
 
     Args:
         options: training options, a dict as in `options.json` or `TrainingOptions`.
@@ -69,19 +72,31 @@ def train(
             Adagrad slots and step where it has them. Data and epochs start anew.
         embedding_init: word vectors in the text format of word2vec or GloVe, for a new
             training of a word-level model.
+        resume: go on with the run in `tf_save_dir` from its last checkpoint, as if it
+            had not stopped; begin one where there is none yet.
+        overwrite: remove the run in `tf_save_dir` before the first step.
         **settings: fields of `bilm.training_loop.RunSettings`.
 
     Returns:
         Prefix of the last checkpoint.
 
     Raises:
-        InputError: options, data and checkpoint do not fit each other.
+        InputError: options, data and checkpoint do not fit each other; or no checkpoint
+            can be written any more.
     """
     checked = as_training_options(options)
     check_dataset(checked, data)
     schedule = training_schedule(checked, n_gpus)
     how = RunSettings(**settings)
-    seed = _new_seed() if how.seed is None else how.seed
+    save_dir, log_dir = os.fspath(tf_save_dir), os.fspath(tf_log_dir)
+    saved = find_saved_run(save_dir) if resume else None
+    seed = _seed(how, saved)
+    made_of = Fingerprint.of(
+        checked, data.vocab, data.files, n_gpus, seed, how.mixed_precision
+    )
+    if saved is not None:
+        check_same(saved.fingerprint, made_of)
+        restart_ckpt_file, embedding_init = saved.prefix, None
     values = {}
     if restart_ckpt_file is not None:
         values = checkpoint_values(checked, os.fspath(restart_ckpt_file))
@@ -91,19 +106,16 @@ def train(
         checked, seed, values, n_gpus, how.mixed_precision, how.jit_compile
     )
     _announce(trainer, schedule, seed)
-    save_dir = os.fspath(tf_save_dir)
-    os.makedirs(save_dir, exist_ok=True)
-    write_options(os.path.join(save_dir, OPTIONS_FILE), training_dict(checked))
-    loop = TrainingLoop(trainer, schedule, how, save_dir, os.fspath(tf_log_dir))
-    inputs = training_inputs(checked, data, n_gpus, [seed, trainer.global_step])
-    saved = loop.run(inputs)
-    logger.info(
-        "training is done; next: bilm test --save_dir %s ..., "
-        "bilm dump-weights --save_dir %s --outfile weights.hdf5",
-        save_dir,
-        save_dir,
-    )
-    return saved
+    if overwrite:
+        logger.info("removed %d files of a run", remove_run(save_dir, log_dir))
+    loop = TrainingLoop(trainer, schedule, how, made_of, save_dir, log_dir)
+    if resume:
+        _resume(loop, saved)
+    step = trainer.global_step
+    inputs = training_inputs(checked, data, n_gpus, [seed, step], loop.position)
+    prefix = loop.run(inputs)
+    _say_what_is_next(loop, save_dir)
+    return prefix
 
 
 def training_schedule(options: TrainingOptions, n_devices: int) -> Schedule:
@@ -146,8 +158,43 @@ def load_options_latest_checkpoint(
     return training_dict(options), latest_checkpoint(tf_save_dir)
 
 
-def _new_seed() -> int:
+def _seed(settings: RunSettings, saved: SavedRun | None) -> int:
+    if settings.seed is not None:
+        return settings.seed
+    if saved is not None:
+        return saved.fingerprint.seed
     return int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+
+
+def _resume(loop: TrainingLoop, saved: SavedRun | None) -> None:
+    if saved is None:
+        logger.info("there is no checkpoint yet to go on from: this is a new run")
+        loop.cut_back()  # the run may have died before its first checkpoint
+        return
+    loop.restore(saved.prefix, saved.state)
+    logger.info("going on from %s, after %d steps", saved.prefix, loop.progress.done)
+    if loop.trainer.n_replicas != saved.n_devices:
+        logger.warning(
+            "the run goes on with %d devices instead of %d: the same rows, but other "
+            "samples and dropout than with as many as before",
+            loop.trainer.n_replicas,
+            saved.n_devices,
+        )
+
+
+def _say_what_is_next(loop: TrainingLoop, save_dir: str) -> None:
+    if not loop.progress.finished:
+        logger.info(
+            "stopped after step %d; to go on, give the same command with --resume",
+            loop.trainer.global_step,
+        )
+        return
+    logger.info(
+        "training is done; next: bilm test --save_dir %s ..., "
+        "bilm dump-weights --save_dir %s --outfile weights.hdf5",
+        save_dir,
+        save_dir,
+    )
 
 
 def _announce(trainer: Trainer, schedule: Schedule, seed: int) -> None:

@@ -6,11 +6,21 @@ when a line, a checkpoint or the end is due.
 
 import dataclasses
 import logging
-from collections.abc import Iterable
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
+from bilm.checkpoint import checkpoint_prefix, remove_unfinished
+from bilm.fingerprint import Fingerprint
 from bilm.inputs import TrainingBatch
+from bilm.intervals import as_interval
+from bilm.model_files import OPTIONS_FILE
+from bilm.options import training_dict, write_options
 from bilm.prefetch import Prefetcher
 from bilm.progress import Progress, Schedule
+from bilm.run_state import RunState, write_run_state
+from bilm.saver import Saver
 from bilm.summaries import Summaries
 from bilm.trainer import StepResult, Trainer
 
@@ -22,21 +32,43 @@ class RunSettings:
     """How a run goes, not what it trains.
 
     Attributes:
-        seed: of initial values, dropout and negative samples; None for a new one.
-        checkpoint_every: steps between two checkpoints; the last step has one too.
+        seed: of initial values, dropout and negative samples; None for a new one, or
+            for that of the run that goes on.
+        checkpoint_every: steps between two checkpoints, or minutes such as `"30m"`; the
+            last step has one too.
         keep: number of last checkpoints that are kept.
         log_every: steps between two log lines and TensorBoard points.
         mixed_precision: `bfloat16` or `float16` for the products of encoder and LSTM
             layers; variables, states, softmax, loss and clipping stay float32.
         jit_compile: compile the LSTM layers by XLA.
+        stop_after: steps after which this process stops with a checkpoint, or minutes
+            such as `"90m"`; None for the end of the training.
+        stop_requested: asked after each step whether to stop with a checkpoint.
     """
 
     seed: int | None = None
-    checkpoint_every: int = 1250
+    checkpoint_every: int | str = 1250
     keep: int = 5
     log_every: int = 100
     mixed_precision: str | None = None
     jit_compile: bool = False
+    stop_after: int | str | None = None
+    stop_requested: Callable[[], bool] = lambda: False
+
+    def __post_init__(self) -> None:
+        as_interval("checkpoint_every", self.checkpoint_every)
+        if self.stop_after is not None:
+            as_interval("stop_after", self.stop_after)
+
+
+class Part(Protocol):
+    """A part of a run that has something to remember from step to step."""
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, in values that JSON can hold."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was asked for."""
 
 
 class TrainingLoop:
@@ -48,7 +80,8 @@ class TrainingLoop:
         position: in the data, after the last step; see `TrainingBatch`.
         progress: counts steps, writes lines.
         summaries: for TensorBoard.
-        saved: prefix of the last checkpoint, empty before the first.
+        saver: of checkpoints.
+        parts: by name, what else a checkpoint has to hold for an exact resume.
     """
 
     def __init__(
@@ -56,6 +89,7 @@ class TrainingLoop:
         trainer: Trainer,
         schedule: Schedule,
         settings: RunSettings,
+        fingerprint: Fingerprint,
         save_dir: str,
         log_dir: str,
     ):
@@ -65,31 +99,70 @@ class TrainingLoop:
             trainer: with the values to begin with.
             schedule: length of the run.
             settings: how it goes.
-            save_dir: folder of the checkpoints, which is there.
+            fingerprint: of the run, to be compared where it goes on.
+            save_dir: folder of the checkpoints; made when it is written to.
             log_dir: folder of the TensorBoard files.
         """
         self.trainer = trainer
         self.states = trainer.zero_states()
-        self.position: dict = {}
+        self.position: dict[str, Any] | None = None  # before the first step
         self.progress = Progress(schedule, settings.log_every, trainer.options.samples)
         self.summaries = Summaries(log_dir, trainer)
-        self.saved = ""
-        self._settings = settings
+        self.saver = Saver(self._write)
+        self.parts: dict[str, Part] = {
+            "progress": self.progress,
+            "loss_scale": trainer.loss_scale,
+        }
+        self._settings, self._fingerprint = settings, fingerprint
         self._save_dir = save_dir
+        self._saved_step = -1
+        self._last_save = time.monotonic()
+
+    def restore(self, prefix: str, state: RunState) -> None:
+        """Go on from a checkpoint, whose values the trainer already has."""
+        self.states = self.trainer.split_states(state.arrays)
+        self.position = state.values["position"]
+        for name, part in self.parts.items():
+            part.restore(state.values[name])
+        self.trainer.global_step = self._saved_step = state.values["global_step"]
+        self.saver.prefix = prefix
+        self.cut_back()
+
+    def cut_back(self) -> None:
+        """Remove what was written after the step from which the run goes on."""
+        self.summaries.cut_back()
+        remove_unfinished(self._save_dir, self.trainer.global_step)
 
     def run(self, inputs: Iterable[TrainingBatch]) -> str:
-        """Make all steps; returns the prefix of the last checkpoint."""
+        """Make all steps, or those until it is to stop; returns the last prefix."""
+        begin, before = time.monotonic(), self.progress.done
+        self._write_options()
         with Prefetcher(inputs) as batches, self.progress, self.summaries:
-            for batch in batches:
+            for batch in [] if self.progress.finished else batches:
                 result = self._step(batch)
                 if self.progress.due(self.progress.log_every):
                     self._report(result, batches.waited)
-                if self.progress.due(self._settings.checkpoint_every):
+                if self._checkpoint_due():
                     self.summaries.histograms(result)
-                    self._save()
-                if self.progress.finished:
+                    self.saver.save()
+                elif self.saver.retry_due:
+                    self.saver.save()
+                if self.progress.finished or self._stops(before, begin):
                     break
-        return self.saved
+            if self._saved_step != self.trainer.global_step:
+                self.saver.insist()
+        return self.saver.prefix
+
+    def state(self) -> RunState:
+        """Where the run stands, for `restore`."""
+        values = {
+            "fingerprint": self._fingerprint._asdict(),
+            "n_devices": self.trainer.n_replicas,
+            "global_step": self.trainer.global_step,
+            "position": self.position,
+        }
+        values |= {name: part.state() for name, part in self.parts.items()}
+        return RunState(self.trainer.join_states(self.states), values)
 
     def _step(self, batch: TrainingBatch) -> StepResult:
         self.states, result = self.trainer.step(batch.inputs, self.states)
@@ -103,7 +176,36 @@ class TrainingLoop:
         self.progress.report(self.trainer.global_step, norm, data_wait)
         self.summaries.scalars(result, self.progress.perplexity)
 
-    def _save(self) -> None:
+    def _checkpoint_due(self) -> bool:
+        if self.saver.failures:
+            return False  # it is up to the saver when to try again
+        every = as_interval("checkpoint_every", self._settings.checkpoint_every)
+        if every.in_minutes:
+            return every.is_over(0, time.monotonic() - self._last_save)
+        return self.progress.due(int(every.number))
+
+    def _stops(self, steps_before: int, begin: float) -> bool:
+        """Whether to stop before the end of the training."""
+        limit = self._settings.stop_after
+        if self._settings.stop_requested():
+            return True
+        return limit is not None and as_interval("stop_after", limit).is_over(
+            self.progress.done - steps_before, time.monotonic() - begin
+        )
+
+    def _write(self) -> str:
+        """A checkpoint of this step with the state of the run; returns its prefix."""
+        step = self.trainer.global_step
+        self._write_options()
+        self.summaries.flush()
+        write_run_state(checkpoint_prefix(self._save_dir, step), self.state())
         perplexity, keep = self.progress.perplexity, self._settings.keep
-        self.saved = self.trainer.save(self._save_dir, perplexity, keep)
-        logger.info("saved %s", self.saved)
+        prefix = self.trainer.save(self._save_dir, perplexity, keep)
+        self._saved_step, self._last_save = step, time.monotonic()
+        return prefix
+
+    def _write_options(self) -> None:
+        """Again before each checkpoint, for the folder may have been lost."""
+        os.makedirs(self._save_dir, exist_ok=True)
+        path = os.path.join(self._save_dir, OPTIONS_FILE)
+        write_options(path, training_dict(self.trainer.options))

@@ -429,6 +429,7 @@ def test_train_takes_the_original_options_and_counts_the_text(stubs: Stubs) -> N
     assert stubs.load_vocab.call.args == (VOCAB, 50)
     assert data is stubs.two_ways.returns
     assert (n_gpus, save_dir, log_dir, restart) == (1, "run", "run", None)
+    assert not stubs.train.call.kwargs.pop("stop_requested")()
     assert stubs.train.call.kwargs == {
         "embedding_init": None,
         "seed": None,
@@ -437,6 +438,9 @@ def test_train_takes_the_original_options_and_counts_the_text(stubs: Stubs) -> N
         "log_every": 100,
         "mixed_precision": None,
         "jit_compile": False,
+        "stop_after": None,
+        "resume": False,
+        "overwrite": False,
     }
     patterns = stubs.two_ways.call.args[0]
     assert patterns == [TEXT]
@@ -447,7 +451,8 @@ def test_train_flags_reach_their_places(stubs: Stubs) -> None:
     flags = (
         "--preset small --batch_size 3 --n_epochs 4 --n_train_tokens 999 --n_gpus 2 "
         "--learning_rate 0.1 --dropout 0 --n_negative_samples_batch 17 --seed 5 "
-        "--log_dir logs --checkpoint_every 6 --keep 7 --log_every 8 --no-shuffle"
+        "--log_dir logs --checkpoint_every 6m --keep 7 --log_every 8 --no-shuffle "
+        "--stop_after 9 --overwrite"
     )
     assert main([*TRAIN, *flags.split()]) == 0
     options, _, n_gpus, _, log_dir, _ = stubs.train.call.args
@@ -462,14 +467,18 @@ def test_train_flags_reach_their_places(stubs: Stubs) -> None:
         n_negative_samples_batch=17,
     )
     assert (n_gpus, log_dir) == (2, "logs")
+    assert stubs.train.call.kwargs.pop("stop_requested")
     assert stubs.train.call.kwargs == {
         "embedding_init": None,
         "seed": 5,
-        "checkpoint_every": 6,
+        "checkpoint_every": "6m",
         "keep": 7,
         "log_every": 8,
         "mixed_precision": None,
         "jit_compile": False,
+        "stop_after": 9,
+        "resume": False,
+        "overwrite": True,
     }
     assert stubs.two_ways.call.kwargs == {"shuffle_on_load": False, "seed": 5}
 

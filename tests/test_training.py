@@ -84,7 +84,7 @@ def test_learns_to_count(trained: Run, corpus: Corpus, data: Any) -> None:
 
 def test_files_of_the_last_checkpoints_are_kept(trained: Run) -> None:
     assert trained.prefix == str(trained.save_dir / "model.ckpt-400")
-    parts = ("index", "data-00000-of-00001")
+    parts = ("index", "data-00000-of-00001", "state.npz")
     checkpoints = {f"model.ckpt-{n}.{part}" for n in (300, 400) for part in parts}
     found = {path.name for path in trained.save_dir.iterdir()}
     assert found == {"checkpoint", "options.json"} | checkpoints

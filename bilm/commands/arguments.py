@@ -25,10 +25,21 @@ def natural(text: str) -> int:
     return _whole_number(text, smallest=0)
 
 
-def _whole_number(text: str, smallest: int) -> int:
+def interval(text: str) -> int | str:
+    """The type of a flag in steps or minutes: `5000`, `90m`.
+
+    >>> interval("90m")
+    '90m'
+    """
+    if not text.endswith("m"):
+        return _whole_number(text, smallest=1, more=", or minutes such as 90m")
+    return f"{_whole_number(text[:-1], smallest=1)}m"
+
+
+def _whole_number(text: str, smallest: int, more: str = "") -> int:
     if not text.isdecimal() or int(text) < smallest:
         raise argparse.ArgumentTypeError(
-            f"must be a whole number, {smallest} or more, not {text!r}"
+            f"must be a whole number, {smallest} or more{more}, not {text!r}"
         )
     return int(text)
 
@@ -173,10 +184,11 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--checkpoint_every",
-        type=positive,
-        metavar="N",
+        type=interval,
+        metavar="STEPS|MINUTES",
         default=1250,
-        help="steps between checkpoints; the end of the run is saved in any case",
+        help="steps (1250) or minutes (30m) between checkpoints; the end of the run is "
+        "saved in any case",
     )
     parser.add_argument(
         "--keep",
@@ -184,6 +196,14 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         default=5,
         help="number of last checkpoints kept",
+    )
+    parser.add_argument(
+        "--stop_after",
+        type=interval,
+        metavar="STEPS|MINUTES",
+        help="stop with a checkpoint after so many steps (5000) or minutes (90m) of "
+        "this command; the last step and the saving come on top (default: the end of "
+        "the training)",
     )
 
 

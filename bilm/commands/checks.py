@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from bilm.errors import InputError
 from bilm.jsonfiles import missing_file
 
 
@@ -30,6 +31,26 @@ def check_run(save_dir: str) -> None:
             what is there instead.
     """
     check_model(os.path.join(save_dir, name) for name in ("options.json", "checkpoint"))
+
+
+def check_no_run(save_dir: str, options_file: str | None) -> None:
+    """Check that a new run would not mix with one that the folder holds.
+
+    Args:
+        save_dir: the folder, which may be missing.
+        options_file: options to train by, which may lie in that folder.
+
+    Raises:
+        InputError: there is a run, perhaps without a checkpoint so far.
+    """
+    for name in ("checkpoint", "options.json"):
+        path = os.path.join(save_dir, name)
+        given = os.path.realpath(options_file or os.curdir)
+        if os.path.exists(path) and os.path.realpath(path) != given:
+            raise InputError(
+                f"{save_dir} already holds a run ({name}): give --resume to go on with "
+                "it, --overwrite to remove it, or another --save_dir"
+            )
 
 
 def check_model(paths: Iterable[str]) -> None:

@@ -38,5 +38,4 @@ def run(args: argparse.Namespace) -> int:
     vocab = runs.open_vocabulary_of_run(args, options)
     names = (*arguments.LENGTH_OPTIONS, "n_train_tokens")
     options = replace_options(options, **arguments.options_given(args, names))
-    runs.train_on_text(args, options, vocab, restart_ckpt_file=ckpt_file)
-    return 0
+    return runs.train_on_text(args, options, vocab, restart_ckpt_file=ckpt_file)

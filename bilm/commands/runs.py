@@ -7,12 +7,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from bilm.commands.signals import StopSignals
 from bilm.errors import InputError
 from bilm.options import replace_options, training_options_from_dict
 
 if TYPE_CHECKING:
     from bilm.data import BidirectionalLMDataset, LMDataset, Vocabulary
     from bilm.options import TrainingOptions
+    from bilm.saved_run import SavedRun
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,33 @@ def last_checkpoint(save_dir: str) -> tuple[TrainingOptions, str]:
 
     options, ckpt_file = load_options_latest_checkpoint(save_dir)
     return training_options_from_dict(options), ckpt_file
+
+
+def find_run(save_dir: str) -> SavedRun | None:
+    """Find the run to go on with; None where there is no checkpoint yet."""
+    from bilm.saved_run import find_saved_run
+
+    return find_saved_run(save_dir)
+
+
+def options_of_run(
+    args: argparse.Namespace, options: TrainingOptions, saved: SavedRun
+) -> TrainingOptions:
+    """Take from a run that goes on what the options leave open, and its devices.
+
+    Args:
+        args: `n_gpus` is set where it was not given.
+        options: of the run, or given in their place.
+        saved: the run.
+    """
+    from bilm.devices import visible_devices
+    from bilm.saved_run import on_devices
+
+    if args.n_gpus is None:
+        args.n_gpus = min(saved.n_devices, visible_devices())
+    n_tokens = options.n_train_tokens or saved.fingerprint.options["n_train_tokens"]
+    options = replace_options(options, n_train_tokens=n_tokens)
+    return on_devices(options, saved, args.n_gpus)
 
 
 def open_text(
@@ -98,8 +127,8 @@ def train_on_text(
     options: TrainingOptions,
     vocab: Vocabulary,
     restart_ckpt_file: str | None = None,
-    embedding_init: str | None = None,
-) -> None:
+    **how: Any,
+) -> int:
     """Train as the flags of `bilm train` or `bilm restart` say.
 
     Args:
@@ -107,26 +136,33 @@ def train_on_text(
         options: as of `open_training_text`.
         vocab: the vocabulary.
         restart_ckpt_file: checkpoint to go on from, none for new weights.
-        embedding_init: word vectors that new weights begin with.
+        **how: `embedding_init`, `resume` or `overwrite` of `train`.
+
+    Returns:
+        The exit code: 0, or that of the signal which stopped the training.
     """
     from bilm.training import train
 
     data, options = open_training_text(args, vocab, options)
-    train(
-        options,
-        data,
-        n_devices(args),
-        args.save_dir,
-        args.log_dir or args.save_dir,
-        restart_ckpt_file,
-        embedding_init=embedding_init,
-        seed=args.seed,
-        checkpoint_every=args.checkpoint_every,
-        keep=args.keep,
-        log_every=args.log_every,
-        mixed_precision=args.mixed_precision,
-        jit_compile=args.jit_compile,
-    )
+    with StopSignals() as signals:
+        train(
+            options,
+            data,
+            n_devices(args),
+            args.save_dir,
+            args.log_dir or args.save_dir,
+            restart_ckpt_file,
+            seed=args.seed,
+            checkpoint_every=args.checkpoint_every,
+            keep=args.keep,
+            log_every=args.log_every,
+            mixed_precision=args.mixed_precision,
+            jit_compile=args.jit_compile,
+            stop_after=args.stop_after,
+            stop_requested=signals.requested,
+            **how,
+        )
+    return signals.exit_code
 
 
 def n_devices(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from typing import TYPE_CHECKING
 
 from bilm.commands import arguments, checks, runs
@@ -15,9 +16,12 @@ from bilm.text import find_files
 if TYPE_CHECKING:
     from bilm.data import Vocabulary
     from bilm.options import TrainingOptions
+    from bilm.saved_run import SavedRun
 
 NAME = "train"
 SUMMARY = "Train a biLM on shards of text."
+DEFAULT_PRESET = "original"
+HOW = ("embedding_init", "resume", "overwrite")  # arguments of `train`
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--options", metavar="FILE", help="options.json to train by (default: --preset)"
     )
     source.add_argument(
-        "--preset", choices=PRESETS, default="original", help="size of the model"
+        "--preset",
+        choices=PRESETS,
+        help=f"size of the model (default: {DEFAULT_PRESET}; with --resume: as it was)",
+    )
+    held = parser.add_mutually_exclusive_group()
+    held.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run in --save_dir from its last checkpoint, as if it had "
+        "not stopped; begin it where there is none yet",
+    )
+    held.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="remove the run that --save_dir holds, and begin a new one",
     )
     arguments.add_length_options(parser)
     parser.add_argument(
@@ -60,28 +78,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train from new weights."""
+    """Train from new weights, or go on with a run."""
     checks.check_files(
         path for path in (args.vocab_file, args.embedding_init) if path is not None
     )
     find_files(args.train_prefix)
-    options = chosen_options(args)
+    if not (args.resume or args.overwrite or args.benchmark):
+        checks.check_no_run(args.save_dir, args.options)
+    saved = runs.find_run(args.save_dir) if args.resume else None
+    options = chosen_options(args, saved)
     vocab = runs.open_vocabulary(args.vocab_file, options)
     options = _with_size_of(vocab, options)
     if args.benchmark:
         say(_speed(args, options, vocab))
-    else:
-        runs.train_on_text(args, options, vocab, embedding_init=args.embedding_init)
-    return 0
+        return 0
+    how = {name: getattr(args, name) for name in HOW}
+    return runs.train_on_text(args, options, vocab, **how)
 
 
-def chosen_options(args: argparse.Namespace) -> TrainingOptions:
-    """Return the options of the file or the preset, with those that flags set."""
+def chosen_options(
+    args: argparse.Namespace, saved: SavedRun | None = None
+) -> TrainingOptions:
+    """Return the options of the file or the preset, with those that flags set.
+
+    Where a run goes on, its own options take the place of the preset, it keeps its
+    number of devices if there are as many, and its rows are dealt out to them.
+    """
     if args.options:
         options = read_training_options(args.options)
+    elif saved is None or args.preset:
+        options = preset(args.preset or DEFAULT_PRESET)
     else:
-        options = preset(args.preset)
+        options = read_training_options(os.path.join(args.save_dir, "options.json"))
     names = (*arguments.LENGTH_OPTIONS, "n_train_tokens", *arguments.NETWORK_OPTIONS)
+    if saved is not None:
+        options = runs.options_of_run(args, options, saved)
     return replace_options(options, **arguments.options_given(args, names))
 
 

@@ -1,0 +1,92 @@
+"""What a run was made of, to tell whether the one that goes on is the same."""
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bilm.errors import InputError
+from bilm.options import (
+    TrainingOptions,
+    training_dict,
+    training_options_from_dict,
+)
+from bilm.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+# The length of a run may change; of rows only their sum matters.
+HARMLESS = ("n_epochs", "n_train_tokens")
+_OF_ALL_DEVICES = "batch_size"
+
+
+class Fingerprint(NamedTuple):
+    """What must be the same, in values that JSON can hold."""
+
+    options: dict[str, Any]  # as in options.json
+    vocabulary: dict[str, Any]  # number of words, and SHA-256 of them
+    shards: dict[str, str]  # name to size
+    rows_of_all_devices: int
+    seed: int
+    mixed_precision: str | None
+
+    @staticmethod
+    def of(
+        options: TrainingOptions,
+        vocab: Vocabulary,
+        files: Sequence[str],
+        n_devices: int,
+        seed: int,
+        mixed_precision: str | None,
+    ) -> "Fingerprint":
+        """Describe a run by what it is given."""
+        words = "\n".join(vocab.words).encode(errors="surrogatepass")
+        digest = hashlib.sha256(words).hexdigest()
+        return Fingerprint(
+            training_dict(options),
+            {"words": vocab.size, "sha256": digest},
+            {Path(path).name: f"{os.path.getsize(path)} bytes" for path in files},
+            options.batch_size * n_devices,
+            seed,
+            mixed_precision,
+        )
+
+
+def check_same(then: Fingerprint, now: Fingerprint) -> None:
+    """Compare a run that goes on with what it was; a warning where that is harmless.
+
+    Raises:
+        InputError: a difference is not harmless; the message has all of them.
+    """
+    # An option that came later had its default then.
+    options = training_dict(training_options_from_dict(then.options))
+    before, after = then._replace(options=options)._asdict(), now._asdict()
+    differences = dict(_differences(before, after))
+    harmless = [f"options.{name}" for name in HARMLESS]
+    for path in harmless:
+        if path in differences:
+            logger.warning("the run goes on with another %s", differences.pop(path))
+    differences.pop(f"options.{_OF_ALL_DEVICES}", None)
+    if differences:
+        raise InputError(
+            "a run goes on with what it began with, but "
+            + "; ".join(differences.values())
+            + ": resume with the same, or take bilm restart, which begins the text anew"
+        )
+
+
+def _differences(then: Any, now: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The path of each value that differs, and a sentence with both."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key in [*then, *(key for key in now if key not in then)]:
+            inner = f"{path}.{key}" if path else key
+            yield from _differences(then.get(key), now.get(key), inner)
+    elif then != now:
+        name = path.removeprefix("options.")
+        yield path, f"{name} is {_said(now)} and was {_said(then)}"
+
+
+def _said(value: Any) -> str:
+    return "not there" if value is None else str(value)

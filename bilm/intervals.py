@@ -1,0 +1,40 @@
+"""Lengths of a training, in steps or in minutes."""
+
+import re
+from typing import NamedTuple
+
+from bilm.errors import InputError
+
+
+class Interval(NamedTuple):
+    """A number of steps, or of minutes.
+
+    Attributes:
+        number: how many, above 0.
+        in_minutes: minutes, or else steps.
+    """
+
+    number: float
+    in_minutes: bool
+
+    def is_over(self, steps: int, seconds: float) -> bool:
+        """Whether so many steps, or so much time, are at least this long."""
+        return (seconds / 60 if self.in_minutes else steps) >= self.number
+
+
+def as_interval(name: str, value: int | str) -> Interval:
+    """Take a number of steps, or text: `"5000"` for steps, `"90m"` for minutes.
+
+    Raises:
+        InputError: the value of this name is neither.
+
+    >>> as_interval("stop_after", "90m")
+    Interval(number=90, in_minutes=True)
+    """
+    match = re.fullmatch(r"([0-9]+)(m?)", str(value))
+    if not match or int(match[1]) < 1:
+        raise InputError(
+            f"{name} must be a whole number of steps such as 5000, or of minutes such "
+            f"as 90m, at least 1, not {value!r}"
+        )
+    return Interval(int(match[1]), in_minutes=bool(match[2]))

@@ -1,0 +1,73 @@
+"""A run that a folder holds: to go on with, or to be removed."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from bilm import event_files
+from bilm.checkpoint import latest_checkpoint
+from bilm.errors import InputError
+from bilm.fingerprint import Fingerprint
+from bilm.options import TrainingOptions, replace_options
+from bilm.run_state import RunState, read_run_state
+
+# What a run leaves in its folder.
+FILES = ("checkpoint", "model.ckpt-*", ".model.ckpt-*", "options.json")
+
+
+class SavedRun(NamedTuple):
+    """The last checkpoint of a run, with what an exact resume needs."""
+
+    prefix: str
+    state: RunState
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What the run was made of."""
+        return Fingerprint(**self.state.values["fingerprint"])
+
+    @property
+    def n_devices(self) -> int:
+        """On how many devices it ran."""
+        return self.state.values["n_devices"]
+
+
+def find_saved_run(save_dir: str | os.PathLike[str]) -> SavedRun | None:
+    """Find the last checkpoint of a folder; None where there is none yet.
+
+    Raises:
+        InputError: it has no state to go on from.
+    """
+    try:
+        prefix = latest_checkpoint(save_dir)
+    except FileNotFoundError:
+        return None
+    return SavedRun(prefix, read_run_state(prefix))
+
+
+def on_devices(
+    options: TrainingOptions, saved: SavedRun, n_devices: int
+) -> TrainingOptions:
+    """The options with the run's rows dealt out to so many devices.
+
+    Raises:
+        InputError: the rows cannot be divided by the devices.
+    """
+    rows = saved.fingerprint.rows_of_all_devices
+    if rows % n_devices:
+        raise InputError(
+            f"the run has {rows} rows on {saved.n_devices} devices, which {n_devices} "
+            "devices cannot share evenly: give an --n_gpus that divides them"
+        )
+    return replace_options(options, batch_size=rows // n_devices)
+
+
+def remove_run(
+    save_dir: str | os.PathLike[str], log_dir: str | os.PathLike[str]
+) -> int:
+    """Remove the files of a run, and of nothing else; returns how many there were."""
+    files = [path for pattern in FILES for path in Path(save_dir).glob(pattern)]
+    files += Path(log_dir).glob(event_files.PATTERN)
+    for path in files:
+        path.unlink()
+    return len(files)
