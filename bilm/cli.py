@@ -1,7 +1,7 @@
 """The command `bilm`: finds the subcommand, runs it, and turns errors into one line.
 
 Exit codes: 0 done; 2 the user can mend it (a wrong flag, file or option); 130 stopped
-by Ctrl-C. Each subcommand is a module of `bilm.commands`.
+by Ctrl-C, 143 by SIGTERM. Each subcommand is a module of `bilm.commands`.
 """
 
 import argparse

@@ -187,7 +187,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         type=interval,
         metavar="STEPS|MINUTES",
         default=1250,
-        help="steps (1250) or minutes (30m) between checkpoints; the end of the run is "
+        help="steps between checkpoints, or minutes such as 30m; the end of the run is "
         "saved in any case",
     )
     parser.add_argument(
