@@ -97,11 +97,7 @@ def train(
     if saved is not None:
         check_same(saved.fingerprint, made_of)
         restart_ckpt_file, embedding_init = saved.prefix, None
-    values = {}
-    if restart_ckpt_file is not None:
-        values = checkpoint_values(checked, os.fspath(restart_ckpt_file))
-    if embedding_init is not None:
-        values |= initial_embedding(embedding_init, data.vocab, checked, seed)
+    values = _values(checked, data, restart_ckpt_file, embedding_init, seed)
     trainer = Trainer(
         checked, seed, values, n_gpus, how.mixed_precision, how.jit_compile
     )
@@ -156,6 +152,22 @@ def load_options_latest_checkpoint(
     """
     options = read_training_options(os.path.join(tf_save_dir, OPTIONS_FILE))
     return training_dict(options), latest_checkpoint(tf_save_dir)
+
+
+def _values(
+    options: TrainingOptions,
+    data: Dataset,
+    ckpt_file: str | os.PathLike[str] | None,
+    embedding_init: str | os.PathLike[str] | None,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Values to begin with, of a checkpoint or of word vectors; others are drawn."""
+    values = {}
+    if ckpt_file is not None:
+        values = checkpoint_values(options, os.fspath(ckpt_file))
+    if embedding_init is not None:
+        values |= initial_embedding(embedding_init, data.vocab, options, seed)
+    return values
 
 
 def _seed(settings: RunSettings, saved: SavedRun | None) -> int:

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--preset",
         choices=PRESETS,
-        help=f"size of the model (default: {DEFAULT_PRESET}; with --resume: as it was)",
+        help=f"size of the model (default: {DEFAULT_PRESET}), unless a run goes on",
     )
     held = parser.add_mutually_exclusive_group()
     held.add_argument(
