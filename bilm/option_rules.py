@@ -6,6 +6,7 @@ a value of the flat form, and so breaks its rule.
 """
 
 import difflib
+import json
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -67,6 +68,14 @@ _CLIP = Rule(
 )
 _FLAG = Rule("true or false", lambda value: isinstance(value, bool))
 
+LR_SCHEDULES = ("constant", "linear", "cosine", "inverse_sqrt")
+STATE_RESETS = ("never", "document")
+
+
+def _one_of(names: tuple[str, ...]) -> Rule:
+    wording = f"{', '.join(map(json.dumps, names[:-1]))} or {json.dumps(names[-1])}"
+    return Rule(wording, lambda value: isinstance(value, str) and value in names)
+
 
 def _object(wording: str) -> Rule:
     # In the flat form an object stands by its keys, never by itself.
@@ -84,9 +93,7 @@ RULES = {
     "lstm.proj_clip": _CLIP,
     "lstm.use_skip_connections": _FLAG,
     "char_cnn": _object("an object (CharCnnOptions), or null for word input"),
-    "char_cnn.activation": Rule(
-        '"relu" or "tanh"', lambda value: value in ("relu", "tanh")
-    ),
+    "char_cnn.activation": _one_of(("relu", "tanh")),
     "char_cnn.embedding": _object("an object"),
     "char_cnn.embedding.dim": _whole(1),
     "char_cnn.filters": Rule(
@@ -113,6 +120,10 @@ RULES = {
     "unroll_steps": _whole(1),
     "n_negative_samples_batch": _whole(0),
     "learning_rate": _POSITIVE,
+    "lr_schedule": _one_of(LR_SCHEDULES),
+    "warmup_steps": _whole(0),
+    "accumulate": _whole(1),
+    "reset_state": _one_of(STATE_RESETS),
     "sample_softmax": _FLAG,
     "share_embedding_softmax": _FLAG,
     "freeze_embedding": _FLAG,

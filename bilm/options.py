@@ -128,7 +128,13 @@ class TrainingOptions(ModelOptions):
         unroll_steps: T, tokens of a row in a batch.
         n_negative_samples_batch: Words drawn for the sampled softmax, for each
             direction; at least 1 where `sample_softmax`, V or more: the full one.
-        learning_rate: Of Adagrad.
+        learning_rate: Of Adagrad, the largest one of its schedule.
+        lr_schedule: How it falls: "constant", "linear", "cosine" or "inverse_sqrt".
+        warmup_steps: Updates in which it rises to `learning_rate` from nearly 0.
+        accumulate: K, batches of `batch_size` rows on each device that one update sums
+            up: K times the rows in the memory of one batch.
+        reset_state: Where a row's state is zeroed: "never", or "document": where a
+            blank line stands between one of its sentences and the next.
         sample_softmax: Train with the sampled softmax, else with the full one.
         share_embedding_softmax: Word input only: its embedding is the softmax weights.
         freeze_embedding: Word input only: its embedding keeps its first values, also
@@ -144,6 +150,10 @@ class TrainingOptions(ModelOptions):
     unroll_steps: int
     n_negative_samples_batch: int = 0
     learning_rate: float = 0.2
+    lr_schedule: str = "constant"
+    warmup_steps: int = 0
+    accumulate: int = 1
+    reset_state: str = "never"
     sample_softmax: bool = True
     share_embedding_softmax: bool = False
     freeze_embedding: bool = False
@@ -154,6 +164,11 @@ class TrainingOptions(ModelOptions):
         return self.sample_softmax and (
             self.n_negative_samples_batch < self.n_tokens_vocab
         )
+
+    @property
+    def resets_state(self) -> bool:
+        """Whether a row's state is zeroed at the end of a document."""
+        return self.reset_state == "document"
 
 
 AnyOptions = TypeVar("AnyOptions", bound=ModelOptions)

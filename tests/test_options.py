@@ -33,6 +33,16 @@ GOLDEN = Path(__file__).parent / "fixtures" / "golden"
 GOLDEN_FILES = sorted(GOLDEN.rglob("options.json"))
 TRAINING = GOLDEN / "train_full_softmax_chars" / "init" / "options.json"
 WORDS = GOLDEN / "train_words_forward_only" / "init" / "options.json"
+DEFAULTS = {
+    "learning_rate": 0.2,
+    "lr_schedule": "constant",
+    "warmup_steps": 0,
+    "accumulate": 1,
+    "reset_state": "never",
+    "sample_softmax": True,
+    "share_embedding_softmax": False,
+    "freeze_embedding": False,
+}
 MODEL_KEYS = ("lstm", "char_cnn", "bidirectional")
 
 
@@ -85,16 +95,10 @@ def test_known_files_keep_every_value(path):
     if "char_cnn" in before:
         assert after["char_cnn"].pop("n_characters") == 261
         assert before["char_cnn"].pop("n_characters") in (261, 262)
-    defaults = {
-        "learning_rate": 0.2,
-        "sample_softmax": True,
-        "share_embedding_softmax": False,
-        "freeze_embedding": False,
-    }
-    assert after == defaults | before
+    assert after == DEFAULTS | before
     # As text too: 3 does not become 3.0.
     assert json.dumps(after, sort_keys=True) == json.dumps(
-        defaults | before, sort_keys=True
+        DEFAULTS | before, sort_keys=True
     )
 
 
@@ -252,6 +256,7 @@ WRONG = [
             "char_cnn.max_characters_per_token",
             "n_epochs",
             "batch_size",
+            "accumulate",
             "unroll_steps",
         )
         for value in (0, -1, 3.0, 2.5, True, "4", None, [4], {"a": 4}, float("nan"))
@@ -263,6 +268,7 @@ WRONG = [
             "n_train_tokens",
             "n_tokens_vocab",
             "n_negative_samples_batch",
+            "warmup_steps",
         )
         for value in (-1, 1.0, False, "1", None)
     ],
@@ -281,6 +287,11 @@ WRONG = [
         (key, value)
         for key in ("bidirectional", "sample_softmax", "lstm.use_skip_connections")
         for value in (0, 1, "true", None)
+    ],
+    *[
+        (key, value)
+        for key in ("lr_schedule", "reset_state")
+        for value in ("Linear", "always", "", None, True, [])
     ],
     *[("char_cnn.activation", value) for value in ("Relu", "gelu", "", None, 1, [])],
     *[
@@ -328,6 +339,10 @@ def test_wrong_value_is_the_one_problem(tree, key, value):
         ("dropout", 0),
         ("dropout", 0.999),
         ("learning_rate", 1),
+        ("lr_schedule", "inverse_sqrt"),
+        ("warmup_steps", 10**6),
+        ("accumulate", 64),
+        ("reset_state", "document"),
         ("all_clip_norm_val", 10),
         ("lstm.cell_clip", 0.4),
         ("char_cnn.max_characters_per_token", 4),
@@ -634,10 +649,7 @@ def test_presets_have_the_published_sizes(name, dim, projection_dim, n_highway):
         "n_tokens_vocab": 0,
         "unroll_steps": 20,
         "n_negative_samples_batch": 8192,
-        "learning_rate": 0.2,
-        "sample_softmax": True,
-        "share_embedding_softmax": False,
-        "freeze_embedding": False,
+        **DEFAULTS,
     }
     assert options.char_cnn.n_filters == 2048
     assert PRESETS[name] is options

@@ -5,8 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from bilm.errors import InputError
+from bilm.option_rules import LR_SCHEDULES, STATE_RESETS
 
-LENGTH_OPTIONS = ("batch_size", "n_epochs", "learning_rate")
+LENGTH_OPTIONS = (
+    "batch_size",
+    "accumulate",
+    "n_epochs",
+    "learning_rate",
+    "lr_schedule",
+    "warmup_steps",
+    "reset_state",
+)
 NETWORK_OPTIONS = ("dropout", "n_negative_samples_batch", "freeze_embedding")
 _INHERITED = "(default: that of the options)"
 
@@ -96,6 +105,13 @@ def add_length_options(parser: argparse.ArgumentParser) -> None:
         help=f"rows of a batch on each device {_INHERITED}",
     )
     parser.add_argument(
+        "--accumulate",
+        type=positive,
+        metavar="K",
+        help="batches that one update sums up: K times the rows in the memory of one "
+        f"batch {_INHERITED}",
+    )
+    parser.add_argument(
         "--n_epochs",
         type=positive,
         metavar="N",
@@ -106,6 +122,24 @@ def add_length_options(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="X",
         help=f"step size of Adagrad {_INHERITED}",
+    )
+    parser.add_argument(
+        "--lr_schedule",
+        choices=LR_SCHEDULES,
+        help="how the learning rate falls until the end of the run, or from the warm-up "
+        f"on by the square root of the steps {_INHERITED}",
+    )
+    parser.add_argument(
+        "--warmup_steps",
+        type=natural,
+        metavar="N",
+        help=f"steps in which the learning rate rises from nearly 0 {_INHERITED}",
+    )
+    parser.add_argument(
+        "--reset_state",
+        choices=STATE_RESETS,
+        help="document: zero a row's state between two documents, which blank lines "
+        f"set apart; needs --no-shuffle {_INHERITED}",
     )
 
 
