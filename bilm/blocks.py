@@ -19,6 +19,7 @@ class Block(NamedTuple):
     words: np.ndarray  # [sum of lengths] int32, rows of the word table
     starts: np.ndarray  # [n] int64, where in `words` each sentence begins
     lengths: np.ndarray  # [n] int64
+    documents: np.ndarray  # [n] int64, equal for sentences of the same document
     table: WordTable
 
     def reversed(self) -> "Block":
@@ -32,7 +33,15 @@ class Block(NamedTuple):
     def shuffled(self, random: np.random.Generator) -> "Block":
         """The same sentences in random order."""
         order = random.permutation(len(self.starts))
-        return self._replace(starts=self.starts[order], lengths=self.lengths[order])
+        return self._replace(
+            starts=self.starts[order],
+            lengths=self.lengths[order],
+            documents=self.documents[order],
+        )
+
+    def count_blank(self) -> int:
+        """How many lines have no token: they stand between documents."""
+        return int(np.count_nonzero(self.lengths == 2))
 
     def count_special(self) -> int:
         """How many `<S>` and `</S>` the text itself has."""
@@ -90,4 +99,6 @@ def _block(
         words[places] = table.row(word)
         is_token[places] = False
     words[is_token] = np.concatenate([np.empty(0, np.int32), *pieces])
-    return Block(words, starts, lengths, table)
+    blank = lengths == 2
+    documents = 2 * np.cumsum(blank) - blank  # a blank line has a number of its own
+    return Block(words, starts, lengths, documents, table)

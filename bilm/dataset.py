@@ -58,9 +58,10 @@ class BidirectionalBatch(NamedTuple):
 class _Dataset(abc.ABC):
     """What the data sets of one and of two directions share."""
 
-    def __init__(self, files: list[str], vocab: Vocabulary) -> None:
+    def __init__(self, files: list[str], vocab: Vocabulary, shuffles: bool) -> None:
         self.files = files
         self.vocab = vocab
+        self.shuffles = shuffles
         self._state: State | None = None
 
     @abc.abstractmethod
@@ -138,6 +139,7 @@ class LMDataset(_Dataset):
     Attributes:
         files: paths of the shards, sorted.
         vocab: the vocabulary.
+        shuffles: whether sentences are shuffled.
     """
 
     def __init__(
@@ -165,10 +167,9 @@ class LMDataset(_Dataset):
         Raises:
             FileNotFoundError: there is no such file.
         """
-        super().__init__(find_files(filepattern), vocab)
+        super().__init__(find_files(filepattern), vocab, shuffle_on_load)
         self._reverse = reverse
         self._test = test
-        self._shuffle = shuffle_on_load
         self.warned: set[str] = set()
         self._start: State | None = None
         if not isinstance(seed, np.random.SeedSequence):
@@ -196,7 +197,7 @@ class LMDataset(_Dataset):
             num_steps,
             fill_steps,
             self._reverse,
-            self._shuffle,
+            self.shuffles,
         )
         for name in ("batch_size", "num_steps", "fill_steps"):
             if (value := getattr(geometry, name)) < 1:
@@ -207,7 +208,7 @@ class LMDataset(_Dataset):
             shared or SharedWords(*self.vocab.encoders),
             reverse=self._reverse,
             single_pass=self._test,
-            shuffle=self._shuffle,
+            shuffle=self.shuffles,
             warned=self.warned,
         )
         start, self._start = self._start, None
@@ -228,6 +229,7 @@ class BidirectionalLMDataset(_Dataset):
     Attributes:
         files: paths of the shards, sorted.
         vocab: the vocabulary.
+        shuffles: whether sentences are shuffled.
     """
 
     def __init__(
@@ -246,7 +248,7 @@ class BidirectionalLMDataset(_Dataset):
             for reverse, seed in zip((False, True), seeds, strict=True)
         )
         self._reverse.warned = self._forward.warned  # they read the same files
-        super().__init__(self._forward.files, vocab)
+        super().__init__(self._forward.files, vocab, shuffle_on_load)
 
     def batches(
         self,

@@ -1,11 +1,10 @@
 """Perplexity of a trained model on a held-out text."""
 
 import logging
-import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from bilm.names import training_variables
 from bilm.network import Network
 from bilm.options import TrainingOptions, as_training_options
 from bilm.prefetch import Prefetcher
+from bilm.progress import perplexity_of
 from bilm.trainer import checkpoint_values
 
 logger = logging.getLogger(__name__)
@@ -91,13 +91,76 @@ def evaluate(
     checked = as_training_options(options)
     check_dataset(checked, data)
     network = trained_network(checked, ckpt_file)
-    start = time.perf_counter()
-    batches = data.batches(batch_size, unroll_steps, fill_steps=1, keep_incomplete=True)
-    inputs = (step_inputs(batch, checked.char_cnn is not None) for batch in batches)
-    if drop_incomplete:
-        inputs = (_complete_steps(each) for each in inputs)
-    losses, n_tokens = _mean_losses(network, inputs, batch_size)
-    return perplexities(losses, n_tokens, time.perf_counter() - start)
+    how = (batch_size, unroll_steps, drop_incomplete)
+    return Evaluator(network, checked, data, *how).run()
+
+
+class Evaluator:
+    """Perplexities of a network on a data set, as often as they are asked for.
+
+    The arguments are those of `evaluate`, but for the network, which may be one in
+    training: it computes in float32 here.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        options: TrainingOptions,
+        data: Dataset,
+        batch_size: int = 256,
+        unroll_steps: int = 20,
+        drop_incomplete: bool = False,
+    ):
+        self._options = options
+        self._data = data
+        self._rows = batch_size
+        self._unroll_steps = unroll_steps
+        self._drop_incomplete = drop_incomplete
+        self._zero_state = network.zero_state(batch_size)
+        self._losses = full_losses(network.in_float32(), options.resets_state)
+
+    def run(self) -> Evaluation:
+        """Evaluate once, from the zero state.
+
+        Raises:
+            InputError: the data is not text, or has no token.
+        """
+        start = time.perf_counter()
+        losses, n_tokens = self._mean_losses()
+        return perplexities(losses, n_tokens, time.perf_counter() - start)
+
+    def _inputs(self) -> Iterator[StepInputs]:
+        for batch in self._data.batches(
+            self._rows, self._unroll_steps, fill_steps=1, keep_incomplete=True
+        ):
+            inputs = step_inputs(
+                batch,
+                self._options.char_cnn is not None,
+                resets_state=self._options.resets_state,
+            )
+            yield _complete_steps(inputs) if self._drop_incomplete else inputs
+
+    def _mean_losses(self) -> tuple[np.ndarray, int]:
+        """Mean loss of each direction [K], and the number of tokens of each."""
+        state, totals, counts = self._zero_state, np.zeros(()), np.zeros(())
+        with (
+            Prefetcher(self._inputs()) as batches,
+            tqdm(
+                unit="token",
+                unit_scale=True,
+                leave=None,  # below another bar it goes away
+                disable=not sys.stderr.isatty(),
+            ) as bar,
+        ):
+            for each in batches:
+                losses, state = self._losses(each, state)
+                # In float64: a long text has many small losses.
+                totals = totals + losses.numpy().sum((1, 2), dtype=np.float64)
+                counts = counts + each.weights.sum((1, 2), dtype=np.float64)
+                bar.update(int(each.weights[0].sum()))
+        if not np.all(counts):
+            raise InputError("the held-out data has no token to evaluate")
+        return totals / counts, int(np.max(counts))
 
 
 def trained_network(
@@ -118,7 +181,7 @@ def perplexities(losses: np.ndarray, n_tokens: int, seconds: float) -> Evaluatio
 
     Where they are far apart, a warning says why that may be.
     """
-    of_directions = [math.exp(loss) for loss in losses]
+    of_directions = [perplexity_of(loss) for loss in losses]
     if max(of_directions) > SUSPICIOUS_RATIO * min(of_directions):
         logger.warning(
             "forward perplexity is %.4g and backward %.4g: training carries its states "
@@ -130,33 +193,10 @@ def perplexities(losses: np.ndarray, n_tokens: int, seconds: float) -> Evaluatio
     return Evaluation(
         forward=of_directions[0],
         backward=of_directions[1] if len(losses) > 1 else None,
-        perplexity=math.exp(np.mean(losses)),
+        perplexity=perplexity_of(np.mean(losses)),
         n_tokens=n_tokens,
         seconds=seconds,
     )
-
-
-def _mean_losses(
-    network: Network, inputs: Iterable[StepInputs], rows: int
-) -> tuple[np.ndarray, int]:
-    """Mean loss of each direction [K], and the number of tokens of one direction."""
-
-    step = full_losses(network)
-    state = network.zero_state(rows)
-    totals, counts = np.zeros(network.options.n_directions), 0.0
-    with (
-        Prefetcher(inputs) as batches,
-        tqdm(unit="token", unit_scale=True, disable=not sys.stderr.isatty()) as bar,
-    ):
-        for each in batches:
-            losses, state = step(each, state)
-            # In float64: a long text has many small losses.
-            totals += losses.numpy().sum((1, 2), dtype=np.float64)
-            counts = counts + each.weights.sum((1, 2), dtype=np.float64)
-            bar.update(int(each.weights[0].sum()))
-    if not np.all(counts):
-        raise InputError("the held-out data has no token to evaluate")
-    return totals / counts, int(np.max(counts))
 
 
 def _complete_steps(inputs: StepInputs) -> StepInputs:

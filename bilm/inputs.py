@@ -30,6 +30,9 @@ class StepInputs(NamedTuple):
     places: np.ndarray  # int32 [K, T, B], row of `tokens`
     labels: np.ndarray  # int32 [K, T, B], the next word
     weights: np.ndarray  # float32 [K, T, B], 1 for a token, 0 for padding
+    keep: (
+        np.ndarray
+    )  # float32 [K, T, B], 0: the row's state is zeroed before; [K, 0, 0]
     sampled: np.ndarray  # int32 [K, S]; S = 0 for the full softmax
     sampled_log_expected: np.ndarray  # float32 [K, S]
     label_log_expected: np.ndarray  # float32 [K, T, B]; [K, 0, 0] for the full softmax
@@ -38,7 +41,7 @@ class StepInputs(NamedTuple):
 class TrainingBatch(NamedTuple):
     """What one training step takes, and how to go on after it."""
 
-    inputs: list[StepInputs]  # of each replica
+    inputs: list[StepInputs]  # of each piece; see `Trainer`
     position: State  # after it, for `training_inputs`, in values that JSON can hold
 
 
@@ -49,6 +52,7 @@ class _Inputs(NamedTuple):
     places: np.ndarray
     labels: np.ndarray
     weights: np.ndarray
+    keep: np.ndarray
 
 
 def training_inputs(
@@ -58,7 +62,7 @@ def training_inputs(
     seed: list[int],
     position: State | None = None,
 ) -> Iterator[TrainingBatch]:
-    """Endless inputs of training steps, for each replica with rows of its own.
+    """Endless inputs of training steps, for each piece with rows of its own.
 
     Args:
         options: of the training.
@@ -71,22 +75,23 @@ def training_inputs(
     Raises:
         InputError: the position belongs to other data or another number of rows.
     """
+    rows, n_pieces = options.batch_size, n_replicas * options.accumulate
     samplers = [
-        _samplers(options, [*seed, replica]) if options.samples else []
-        for replica in range(n_replicas)
+        _samplers(options, [*seed, piece]) if options.samples else []
+        for piece in range(n_pieces)
     ]
     if position is not None:
         data.restore(position["data"])
         _restore(samplers, position["samplers"])
-    rows = options.batch_size
-    for batch in data.batches(rows * n_replicas, options.unroll_steps):
+    for batch in data.batches(rows * n_pieces, options.unroll_steps):
         inputs = [
             step_inputs(
-                batch.only(np.s_[r * rows : (r + 1) * rows]),
+                batch.only(np.s_[p * rows : (p + 1) * rows]),
                 options.char_cnn is not None,
-                samplers[r],
+                samplers[p],
+                options.resets_state,
             )
-            for r in range(n_replicas)
+            for p in range(n_pieces)
         ]
         states = [[each.generator.bit_generator.state for each in s] for s in samplers]
         yield TrainingBatch(inputs, {"data": batch.state(), "samplers": states})
@@ -96,6 +101,7 @@ def step_inputs(
     batch: Mapping[str, np.ndarray] | Batch | BidirectionalBatch,
     uses_characters: bool,
     samplers: Sequence[LogUniformSampler] = (),
+    resets_state: bool = False,
 ) -> StepInputs:
     """Gather what a step needs.
 
@@ -105,11 +111,13 @@ def step_inputs(
         uses_characters: the network's input is characters, not words.
         samplers: of negative samples, one for each direction; none for the full
             softmax.
+        resets_state: zero a row's state where a document begins, which a dictionary
+            does not tell.
     """
     if isinstance(batch, Mapping):
         inputs = _of_arrays(batch, uses_characters)
     else:
-        inputs = _of_words(batch, uses_characters)
+        inputs = _of_words(batch, uses_characters, resets_state)
     return StepInputs(*inputs, *_negatives(inputs.labels, samplers))
 
 
@@ -132,13 +140,19 @@ def check_dataset(options: TrainingOptions, data: Dataset) -> None:
     """Check that a data set gives what a network of these options takes.
 
     Raises:
-        InputError: it has another vocabulary, direction or kind of input.
+        InputError: it has another vocabulary, direction or kind of input, or is
+            shuffled where documents count.
     """
     if isinstance(data, BidirectionalLMDataset) != options.bidirectional:
         needed = "BidirectionalLMDataset" if options.bidirectional else "LMDataset"
         raise InputError(
             f"options with bidirectional = {options.bidirectional} need a {needed}, "
             f"but the data is a {type(data).__name__}"
+        )
+    if options.resets_state and data.shuffles:
+        raise InputError(
+            'reset_state is "document", but the sentences are shuffled, which tears '
+            "documents apart: give --no-shuffle, or in Python shuffle_on_load=False"
         )
     check_vocabulary(options, data.vocab)
 
@@ -208,35 +222,48 @@ def _restore(samplers: list[list[LogUniformSampler]], states: list[list[Any]]) -
 def _of_arrays(batch: Mapping[str, np.ndarray], uses_characters: bool) -> _Inputs:
     suffixes = [s for s in SUFFIXES if "token_ids" + s in batch]
     labels = _time_major(batch, "next_token_id", suffixes)
-    weights = np.ones(labels.shape, np.float32)
+    weights, keep = np.ones(labels.shape, np.float32), _keep_all(len(labels))
     if "weights" in batch:
         weights = _time_major(batch, "weights", suffixes)
     if not uses_characters:
         return _Inputs(
-            *_every(_time_major(batch, "token_ids", suffixes)), labels, weights
+            *_every(_time_major(batch, "token_ids", suffixes)), labels, weights, keep
         )
     characters = _time_major(batch, "tokens_characters", suffixes)
     tokens, places = distinct_rows(characters.reshape(-1, characters.shape[-1]))
-    return _Inputs(*_by_length(tokens, places.reshape(labels.shape)), labels, weights)
+    places = places.reshape(labels.shape)
+    return _Inputs(*_by_length(tokens, places), labels, weights, keep)
 
 
-def _of_words(batch: Batch | BidirectionalBatch, uses_characters: bool) -> _Inputs:
+def _of_words(
+    batch: Batch | BidirectionalBatch, uses_characters: bool, resets_state: bool
+) -> _Inputs:
     directions = [batch] if isinstance(batch, Batch) else [batch.forward, batch.reverse]
     table = directions[0].table
     labels = np.stack([each.next_token_id.T for each in directions])
     words = np.stack([each.words_in(table).T for each in directions])
-    return _of_rows(table, words, labels, uses_characters)
+    inputs = _of_rows(table, words, labels, uses_characters)
+    if not resets_state:
+        return inputs
+    begins = np.stack([each.begins_document.T for each in directions])
+    return inputs._replace(keep=(~begins).astype(np.float32))
 
 
 def _of_rows(
     table: WordTable, words: np.ndarray, labels: np.ndarray, uses_characters: bool
 ) -> _Inputs:
     weights = (words != PADDING).astype(np.float32)
+    keep = _keep_all(len(labels))
     if not uses_characters:
-        return _Inputs(*_every(table.column(0).take(words)), labels, weights)
+        return _Inputs(*_every(table.column(0).take(words)), labels, weights, keep)
     distinct, places = distinct_numbers(words.ravel())
     tokens = table.column(1).take(distinct, axis=0)
-    return _Inputs(*_by_length(tokens, places.reshape(labels.shape)), labels, weights)
+    places = places.reshape(labels.shape)
+    return _Inputs(*_by_length(tokens, places), labels, weights, keep)
+
+
+def _keep_all(n_directions: int) -> np.ndarray:
+    return np.zeros((n_directions, 0, 0), np.float32)
 
 
 def _every(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

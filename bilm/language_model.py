@@ -47,13 +47,21 @@ def token_losses(
         loss: the softmax to use.
     """
     vectors = network.encode(inputs.tokens)
-    outputs, final = network.unroll(in_places(vectors, inputs), state, dropout)
+    embedded = in_places(vectors, inputs)
+    outputs, final = network.unroll(embedded, state, dropout, kept(inputs))
     return Losses(losses_of(outputs, inputs, loss), final, vectors, outputs)
 
 
 def in_places(vectors: tf.Tensor, inputs: StepInputs) -> list[tf.Tensor]:
     """Put the vectors [U, D] of the tokens where they stand: [K] of [T, B, D]."""
     return [tf.gather(vectors, places) for places in tf.unstack(inputs.places)]
+
+
+def kept(inputs: StepInputs) -> list[tf.Tensor] | None:
+    """Factors [K] of [T, B, 1] of the states before each step; None for all 1."""
+    if inputs.keep.shape[-1] == 0:  # so the signature says
+        return None
+    return tf.unstack(inputs.keep[..., None])
 
 
 def losses_of(
@@ -88,12 +96,13 @@ def training_loss(
 
 
 def full_losses(
-    network: Network,
+    network: Network, resets_state: bool = False
 ) -> Callable[[StepInputs, BilmState], tuple[tf.Tensor, BilmState]]:
     """The function that evaluation and scoring run, traced once for any T, B and U.
 
     From inputs, with any weights, and the state before, it gives the losses float32 [K,
-    T, B] by the full softmax times the weights, and the state after.
+    T, B] by the full softmax times the weights, and the state after. With
+    `resets_state` the inputs must say where to zero states, else they must not.
     """
 
     def loss(hidden: tf.Tensor, labels: tf.Tensor, _: int) -> tf.Tensor:
@@ -101,21 +110,27 @@ def full_losses(
 
     def step(inputs: StepInputs, state: BilmState) -> tuple[tf.Tensor, BilmState]:
         embedded = in_places(network.encode(inputs.tokens), inputs)
-        outputs, state = network.scan(embedded, None, state)
+        outputs, state = network.scan(embedded, None, state, kept(inputs))
         losses = losses_of([layers[-1] for layers in outputs], inputs, loss)
         return tf.reshape(losses, tf.shape(inputs.weights)) * inputs.weights, state
 
     return tf.function(
         step,
         autograph=False,  # no Python branch on a tensor; tracing is faster
-        input_signature=(input_signature(network, None), state_signature(network)),
+        input_signature=(
+            input_signature(network, None, resets_state),
+            state_signature(network),
+        ),
     )
 
 
-def input_signature(network: Network, unroll_steps: int | None) -> StepInputs:
+def input_signature(
+    network: Network, unroll_steps: int | None, resets_state: bool
+) -> StepInputs:
     """Shapes for which a step is traced once; U, C, B and S may vary from call to call.
 
-    K and T stay fixed where the steps are unrolled; with None, T may vary too.
+    K and T stay fixed where the steps are unrolled; with None, T may vary too. States
+    are zeroed where documents begin only in a step traced for it.
     """
     directions, steps = network.options.n_directions, unroll_steps
     characters = [None] if network.options.char_cnn is not None else []
@@ -125,6 +140,9 @@ def input_signature(network: Network, unroll_steps: int | None) -> StepInputs:
         places=tf.TensorSpec(per_token, tf.int32),
         labels=tf.TensorSpec(per_token, tf.int32),
         weights=tf.TensorSpec(per_token, tf.float32),
+        keep=tf.TensorSpec(
+            per_token if resets_state else [directions, 0, 0], tf.float32
+        ),
         sampled=tf.TensorSpec([directions, None], tf.int32),
         sampled_log_expected=tf.TensorSpec([directions, None], tf.float32),
         label_log_expected=tf.TensorSpec([directions, None, None], tf.float32),

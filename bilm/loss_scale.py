@@ -6,7 +6,7 @@ which is halved when a gradient overflows, and doubled after many steps without.
 Source: Micikevicius et al. 2018, "Mixed Precision Training".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -51,26 +51,16 @@ class LossScale(tf.Module):
         """The gradient of the loss itself."""
         return scaled(gradient, 1 / self.scale) if self.active else gradient
 
-    def apply_if_finite(self, norm: tf.Tensor, update: Callable[[], None]) -> None:
-        """Run `update` unless the gradients' norm overflowed, and adapt the factor."""
+    def adapt(self, finite: tf.Tensor) -> None:
+        """Count a step whose gradient is finite, or lower the factor."""
         if not self.active:
-            update()
             return
-
-        def good() -> tuple[tf.Tensor, tf.Tensor]:
-            update()
-            due = self._good_steps + 1 >= DOUBLE_AFTER
-            return (
-                tf.where(due, self.scale * 2, self.scale),
-                tf.where(due, 0, self._good_steps + 1),
-            )
-
-        def overflowed() -> tuple[tf.Tensor, tf.Tensor]:
-            return tf.maximum(self.scale / 2, 1.0), tf.constant(0)
-
-        scale, good_steps = tf.cond(tf.math.is_finite(norm), good, overflowed)
-        self.scale.assign(scale)
-        self._good_steps.assign(good_steps)
+        good_steps = self._good_steps + 1
+        due = good_steps >= DOUBLE_AFTER
+        raised = tf.where(due, self.scale * 2, self.scale)
+        lowered = tf.maximum(self.scale / 2, 1.0)
+        self.scale.assign(tf.where(finite, raised, lowered))
+        self._good_steps.assign(tf.where(finite & ~due, good_steps, 0))
 
 
 def _counter(value: float | int) -> tf.Variable:

@@ -65,7 +65,11 @@ def zero_state(rows: Any, dim: int, projection_dim: int) -> LstmState:
 
 
 def unroll(
-    inputs: tf.Tensor, state: LstmState, weights: LstmWeights, clips: Clips
+    inputs: tf.Tensor,
+    state: LstmState,
+    weights: LstmWeights,
+    clips: Clips,
+    keep: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, LstmState]:
     """Run T steps, statically unrolled.
 
@@ -74,10 +78,13 @@ def unroll(
         state: the state before the first step.
         weights: of this layer.
         clips: limits of the layer.
+        keep: float32 [T, B, 1], 0 where a row's state is zeroed before the step, else
+            1; None for 1 everywhere.
 
     Returns:
         Outputs m of each step [T, B, D], and the state after the last one.
     """
+    kept = None if keep is None else tf.unstack(keep)
     kernel = tf.convert_to_tensor(weights.kernel)
     bias = tf.convert_to_tensor(weights.bias)
     tensors = [inputs, *state, kernel, bias]
@@ -87,12 +94,12 @@ def unroll(
     @tf.custom_gradient
     def run(x: tf.Tensor, c: tf.Tensor, m: tf.Tensor, *weight: tf.Tensor) -> Any:
         layer = LstmWeights(weight[0], weight[1], (*weight, None)[2])
-        outputs, final, saved = _unroll_forward(x, LstmState(c, m), layer, clips)
+        outputs, final, saved = _unroll_forward(x, LstmState(c, m), layer, clips, kept)
 
         def gradient(d_outputs: tf.Tensor, d_c: tf.Tensor, d_m: tf.Tensor) -> Any:
             final_gradient = LstmState(d_c, d_m)
             return _unroll_backward(
-                x, LstmState(c, m), layer, clips, saved, d_outputs, final_gradient
+                x, LstmState(c, m), layer, clips, kept, saved, d_outputs, final_gradient
             )
 
         return (outputs, *final), gradient
@@ -107,6 +114,7 @@ def scan(
     state: LstmState,
     weights: LstmWeights,
     clips: Clips,
+    keep: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, LstmState]:
     """Run as many steps as `inputs` has, in a loop; padding never touches a state.
 
@@ -117,6 +125,7 @@ def scan(
         state: the state before the first step.
         weights: of this layer.
         clips: limits of the layer.
+        keep: as in `unroll`.
 
     Returns:
         Outputs m of each step [T, B, D] (after a row's end its last m, repeated), and
@@ -125,6 +134,7 @@ def scan(
     gates, recurrent = _input_gates(inputs, weights)
 
     def step(t: tf.Tensor, old: LstmState) -> LstmState:
+        old = old if keep is None else _times(old, keep[t])
         new, _ = _step(gates[t], old, recurrent, weights.projection, clips)
         return new if lengths is None else _where(t < lengths, new, old)
 
@@ -212,6 +222,11 @@ def _where(rows: tf.Tensor, state: LstmState, other: LstmState) -> LstmState:
     )
 
 
+def _times(state: LstmState, factors: tf.Tensor) -> LstmState:
+    """Each row of the state times its factor [B, 1]."""
+    return LstmState(state.c * factors, state.m * factors)
+
+
 def _input_gates(
     inputs: tf.Tensor, weights: LstmWeights
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -265,11 +280,16 @@ def _clip_gradient(
 
 
 def _unroll_forward(
-    inputs: tf.Tensor, state: LstmState, weights: LstmWeights, clips: Clips
+    inputs: tf.Tensor,
+    state: LstmState,
+    weights: LstmWeights,
+    clips: Clips,
+    keep: list[tf.Tensor] | None,
 ) -> tuple[tf.Tensor, LstmState, list[_Activations]]:
     gates, recurrent = _input_gates(inputs, weights)
     outputs, saved = [], []
-    for step_gates in tf.unstack(gates):
+    for t, step_gates in enumerate(tf.unstack(gates)):
+        state = state if keep is None else _times(state, keep[t])
         state, activations = _step(
             step_gates, state, recurrent, weights.projection, clips
         )
@@ -283,6 +303,7 @@ def _unroll_backward(
     state: LstmState,
     weights: LstmWeights,
     clips: Clips,
+    keep: list[tf.Tensor] | None,
     saved: list[_Activations],
     d_outputs: tf.Tensor,
     d_final: LstmState,
@@ -293,24 +314,25 @@ def _unroll_backward(
     gradient is then one product over all T * B steps.
     """
     recurrent = weights.kernel[inputs.shape[-1] :]
-    cells = [state.c] + [_clip(step.cell, clips.cell) for step in saved[:-1]]
+    before = _states_before(state, weights, clips, keep, saved)
     d_c, d_m = d_final
     d_gates: list[tf.Tensor] = []
     d_projected: list[tf.Tensor] = []
-    for step, cell, d_output in zip(
-        reversed(saved), reversed(cells), reversed(tf.unstack(d_outputs)), strict=True
-    ):
+    for t, d_output in reversed(list(enumerate(tf.unstack(d_outputs)))):
+        step = saved[t]
         d_hidden = d_m + d_output
         if weights.projection is not None:
             d_projected.insert(
                 0, _clip_gradient(d_hidden, step.projected, clips.projection)
             )
             d_hidden = product(d_projected[0], weights.projection, transpose=True)
-        d_gate, d_c = _step_gradient(step, cell, d_hidden, d_c, clips)
+        d_gate, d_c = _step_gradient(step, before[t].c, d_hidden, d_c, clips)
         d_gates.insert(0, d_gate)
         d_m = product(d_gate, recurrent, transpose=True)
+        if keep is not None:
+            d_c, d_m = _times(LstmState(d_c, d_m), keep[t])
     d_inputs, d_kernel, d_bias = _products_over_time(
-        inputs, state, weights, clips, saved, tf.stack(d_gates)
+        inputs, [state.m for state in before], weights, tf.stack(d_gates)
     )
     gradients = [d_inputs, d_c, d_m, d_kernel, d_bias]
     if weights.projection is not None:
@@ -318,6 +340,24 @@ def _unroll_backward(
         dtype = weights.projection.dtype
         gradients.append(product_over_rows(hidden, tf.stack(d_projected), dtype))
     return gradients
+
+
+def _states_before(
+    state: LstmState,
+    weights: LstmWeights,
+    clips: Clips,
+    keep: list[tf.Tensor] | None,
+    saved: list[_Activations],
+) -> list[LstmState]:
+    """The state that each step began with."""
+    limit = None if weights.projection is None else clips.projection
+    states = [state] + [
+        LstmState(_clip(step.cell, clips.cell), _clip(step.projected, limit))
+        for step in saved[:-1]
+    ]
+    if keep is None:
+        return states
+    return [_times(each, k) for each, k in zip(states, keep, strict=True)]
 
 
 def _step_gradient(
@@ -344,16 +384,15 @@ def _step_gradient(
 
 def _products_over_time(
     inputs: tf.Tensor,
-    state: LstmState,
+    outputs: list[tf.Tensor],
     weights: LstmWeights,
-    clips: Clips,
-    saved: list[_Activations],
     d_gates: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Gradients of inputs [T, B, I], kernel and bias from those of all gates."""
-    limit = None if weights.projection is None else clips.projection
-    outputs = [_clip(step.projected, limit) for step in saved[:-1]]
-    states = tf.stack([state.m, *outputs])  # [T, B, D], m before each step
+    """Gradients of inputs [T, B, I], kernel and bias from those of all gates.
+
+    `outputs` are m [B, D] before each step.
+    """
+    states = tf.stack(outputs)  # [T, B, D]
     d_inputs = product(d_gates, weights.kernel[: inputs.shape[-1]], transpose=True)
     dtype = weights.kernel.dtype
     d_kernel = product_over_rows(tf.concat([inputs, states], 2), d_gates, dtype)

@@ -7,7 +7,9 @@ Letters: K directions, N layers, T steps, B rows, U distinct tokens, D `projecti
 H LSTM `dim`, C characters of a token.
 """
 
+import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -118,8 +120,18 @@ class Network(tf.Module):
         layer = zero_state(rows, lstm.dim, lstm.projection_dim)
         return ((layer,) * lstm.n_layers,) * self.options.n_directions
 
+    def in_float32(self) -> "Network":
+        """A network of the same variables whose products are in float32."""
+        other = copy.copy(self)
+        other._compute_dtype = tf.float32
+        return other
+
     def unroll(
-        self, inputs: Sequence[tf.Tensor], state: BilmState, dropout: "Dropout"
+        self,
+        inputs: Sequence[tf.Tensor],
+        state: BilmState,
+        dropout: "Dropout",
+        keep: Sequence[tf.Tensor] | None = None,
     ) -> tuple[list[tf.Tensor], BilmState]:
         """Run T steps, T static, of all directions: training.
 
@@ -127,21 +139,27 @@ class Network(tf.Module):
             inputs: for each direction token vectors [T, B, D].
             state: before the first step.
             dropout: `Dropout` or `no_dropout`.
+            keep: for each direction as in `bilm.lstm.unroll`; None: states are kept.
 
         Returns:
             Last layer's outputs [T, B, D] of each direction, and the state after.
         """
         layers, final = [], []
         for direction, vectors in enumerate(inputs):
+            run = partial(self._unroll, keep=None if keep is None else keep[direction])
             outputs, state_after = self._direction(
-                direction, vectors, state[direction], self._unroll, dropout
+                direction, vectors, state[direction], run, dropout
             )
             layers.append(dropout(outputs[-1], direction, len(outputs)))
             final.append(state_after)
         return layers, tuple(final)
 
     def scan(
-        self, inputs: Sequence[tf.Tensor], lengths: tf.Tensor | None, state: BilmState
+        self,
+        inputs: Sequence[tf.Tensor],
+        lengths: tf.Tensor | None,
+        state: BilmState,
+        keep: Sequence[tf.Tensor] | None = None,
     ) -> tuple[list[list[tf.Tensor]], BilmState]:
         """Run any number of steps, each row to its length: evaluation and prediction.
 
@@ -150,19 +168,30 @@ class Network(tf.Module):
                 reversed within each row's length.
             lengths: int32 [B], or None as in `bilm.lstm.scan`.
             state: before the first step.
+            keep: as in `unroll`.
 
         Returns:
             [K][N] outputs [T, B, D], in the order of each direction's inputs, and the
             state after each row's last real step.
         """
 
-        def run(
-            x: tf.Tensor, before: LstmState, weights: LstmWeights, clips: Clips
-        ) -> tuple[tf.Tensor, LstmState]:
-            return scan(x, lengths, before, weights, clips)
+        def run_by(keep: tf.Tensor | None) -> Callable[..., Any]:
+            def run(
+                x: tf.Tensor, before: LstmState, weights: LstmWeights, clips: Clips
+            ) -> tuple[tf.Tensor, LstmState]:
+                return scan(x, lengths, before, weights, clips, keep)
 
+            return run
+
+        kept = keep or [None] * len(inputs)
         results = [
-            self._direction(direction, vectors, state[direction], run, no_dropout)
+            self._direction(
+                direction,
+                vectors,
+                state[direction],
+                run_by(kept[direction]),
+                no_dropout,
+            )
             for direction, vectors in enumerate(inputs)
         ]
         return [outputs for outputs, _ in results], tuple(s for _, s in results)

@@ -4,7 +4,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,13 +38,14 @@ class Progress:
         perplexity: exp of the mean loss since the line before the last.
         done: steps of this run.
         log_every: steps between two lines.
+        schedule: length of the run.
     """
 
     def __init__(self, schedule: Schedule, log_every: int, sampled: bool):
         self.perplexity = math.nan
         self.done = 0
         self.log_every = log_every
-        self._schedule = schedule
+        self.schedule = schedule
         self._label = "perplexity (sampled)" if sampled else "perplexity"
         self._losses: list[tf.Tensor | np.float32] = []
         self._timed = 0  # steps of this process since the last line
@@ -62,7 +63,7 @@ class Progress:
     @property
     def finished(self) -> bool:
         """Whether all steps of the schedule are done."""
-        return self.done >= self._schedule.n_steps
+        return self.done >= self.schedule.n_steps
 
     def due(self, every: int) -> bool:
         """Whether the last step is one of each `every`, or the last of all."""
@@ -84,9 +85,9 @@ class Progress:
             data_wait: share of the time spent waiting for data so far.
         """
         now = time.perf_counter()
-        self.perplexity = _perplexity(self._losses)
+        self.perplexity = perplexity_of(tf.reduce_mean(tf.stack(self._losses)))
         speed = self._timed / (now - self._last_line)
-        schedule = self._schedule
+        schedule = self.schedule
         logger.info(
             "step %d (epoch %.2f, %d of %d): %s %.2f, gradient norm %.3g, "
             "%.0f tokens/s, data wait %.1f %%, %s to go",
@@ -116,9 +117,10 @@ class Progress:
         self._bar.update(self.done)
 
 
-def _perplexity(losses: Sequence[tf.Tensor | np.float32]) -> float:
-    mean = float(tf.reduce_mean(tf.stack(losses)))
-    return math.exp(mean) if mean < 700 else math.inf  # beyond what a float holds
+def perplexity_of(mean_loss: Any) -> float:
+    """exp of a mean loss; infinity beyond what a float holds."""
+    mean = float(mean_loss)
+    return math.inf if mean > 700 else math.exp(mean)
 
 
 def _duration(seconds: float) -> str:

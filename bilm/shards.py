@@ -58,7 +58,7 @@ class SharedWords:
     def no_block(self) -> Block:
         """A block of no sentences."""
         none = np.empty(0, np.int64)
-        return Block(none.astype(np.int32), none, none, self._words.table)
+        return Block(none.astype(np.int32), none, none, none, self._words.table)
 
     def excerpt(self, place: object, read: Callable[[], Excerpt]) -> Excerpt:
         """Give what stands at a place, by `read` unless it was the last to be read."""
@@ -105,6 +105,7 @@ class ShardReader:
         self._shuffle = shuffle
         self._shards: list[int] = list(range(len(files))) if single_pass else []
         self._position = TextPosition()  # of the block, in the first of the shards
+        self._document = 0  # that goes on there
         self._reader: BlockReader | None = None  # of that shard, open between blocks
         self._empty: set[int] = set()
         self._warned = warned
@@ -115,6 +116,7 @@ class ShardReader:
             "shards": list(self._shards),
             "offset": self._position.offset,
             "line": self._position.line,
+            "document": self._document,
             "random": self._random.bit_generator.state,
         }
 
@@ -122,6 +124,7 @@ class ShardReader:
         """Go to a place that `state` described."""
         self._shards = list(state["shards"])
         self._position = TextPosition(state["offset"], state["line"])
+        self._document = state["document"]
         self._reader = None
         self._random.bit_generator.state = state["random"]
 
@@ -145,9 +148,11 @@ class ShardReader:
         """Read on in the current shard; at its end, make the next one current."""
         place = self._shards[0], self._position
         block, self._position, ends_shard = self._shared.excerpt(place, self._look_up)
+        document = self._document
+        self._document += 2 * (block.count_blank() + ends_shard)
         if ends_shard:
             self._end_shard(empty=self._position.line == 0)
-        return block
+        return block._replace(documents=document + block.documents)
 
     def _look_up(self) -> Excerpt:
         """Read a block from the file."""

@@ -15,8 +15,10 @@ from bilm.adagrad import (
 )
 from bilm.checkpoint import GLOBAL_STEP, TRAIN_PERPLEXITY, Checkpoint, write_checkpoint
 from bilm.devices import make_strategy
+from bilm.gradient_sums import GradientSums
 from bilm.inputs import StepInputs
 from bilm.language_model import (
+    Losses,
     input_signature,
     state_signature,
     token_losses,
@@ -31,19 +33,25 @@ from bilm.options import TrainingOptions
 class StepResult(NamedTuple):
     """What a training step tells."""
 
-    loss: tf.Tensor  # mean over replicas, directions and tokens, sampled or full
+    loss: tf.Tensor  # mean over pieces, directions and tokens, sampled or full
+    finite: tf.Tensor  # bool: loss and gradient are, so that the update was made
     norm: tf.Tensor  # global norm of the gradient of loss * unroll_steps, unclipped
     norms: tf.Tensor  # norm of each variable's gradient, in the network's order
-    vectors: tf.Tensor  # [U, D] token embeddings, of the first replica
+    vectors: tf.Tensor  # [U, D] token embeddings, of the first replica's last piece
     outputs: list[tf.Tensor]  # last layer's outputs [T, B, D] of each direction, too
 
 
 class Trainer:
     """Network, optimizer and step counter of a training.
 
+    The rows of a step are `n_pieces` pieces of `batch_size` rows, each with a state of
+    its own: first one for each device, then the next one for each, as often as
+    `accumulate` says. They make one update together.
+
     Attributes:
         options: of the training.
-        n_replicas: devices, each with rows and a state of its own.
+        n_replicas: devices.
+        n_pieces: n_replicas * accumulate.
         network: with its softmax.
         adagrad: its slots.
         loss_scale: of float16.
@@ -77,6 +85,7 @@ class Trainer:
         values = values or {}
         self.options = options
         self.n_replicas = n_replicas
+        self.n_pieces = n_replicas * options.accumulate
         self._strategy = make_strategy(n_replicas)
         with self._strategy.scope():
             self.network = Network(
@@ -89,21 +98,31 @@ class Trainer:
                 frozen=frozen_variables(options),
             )
             self.adagrad = Adagrad(self.network.learnt)
+            self._sums = GradientSums(self.network.learnt, options.accumulate)
             self.loss_scale = LossScale(active=mixed_precision == "float16")
         for name, slot in self._slots().items():
             if name in values:
                 slot.assign(values[name])
         self.global_step = int(values.get(GLOBAL_STEP, 0))
         self._seed = seed
-        self._step = tf.function(
-            self._step_of_all,
-            autograph=False,
-            input_signature=(
-                (input_signature(self.network, options.unroll_steps),) * n_replicas,
-                (state_signature(self.network),) * n_replicas,
-                tf.TensorSpec([2], tf.int32),
-                tf.TensorSpec([], tf.float32),
-            ),
+        state = state_signature(self.network)
+        inputs = input_signature(
+            self.network, options.unroll_steps, options.resets_state
+        )
+        piece = (
+            (inputs,) * n_replicas,
+            (state,) * n_replicas,
+            tf.TensorSpec([2], tf.int32),
+            tf.TensorSpec([], tf.int32),
+        )
+        others = ((state, state),) * (self.n_pieces - n_replicas)
+        rate = tf.TensorSpec([], tf.float32)
+        self._add, self._step = (
+            tf.function(function, autograph=False, input_signature=signature)
+            for function, signature in (
+                (self._add_piece, piece),
+                (self._update_by_last_piece, (*piece, others, rate)),
+            )
         )
 
     def _slots(self) -> dict[str, Any]:
@@ -112,38 +131,58 @@ class Trainer:
         return dict(zip(names, self.adagrad.slots, strict=True))
 
     def zero_states(self) -> tuple[BilmState, ...]:
-        """The state of each replica at the start of a text."""
-        return (self.network.zero_state(self.options.batch_size),) * self.n_replicas
+        """The state of each piece at the start of a text."""
+        return (self.network.zero_state(self.options.batch_size),) * self.n_pieces
 
     def join_states(self, states: Sequence[BilmState]) -> list[np.ndarray]:
-        """Arrays [rows of all replicas, units]: c and m of each layer."""
+        """Arrays [rows of all pieces, units]: c and m of each layer."""
         each = [tf.nest.flatten(state) for state in states]
         return [np.concatenate(parts) for parts in zip(*each, strict=True)]
 
     def split_states(self, arrays: Sequence[np.ndarray]) -> tuple[BilmState, ...]:
-        """Give each replica its rows of what `join_states` returned."""
+        """Give each piece its rows of what `join_states` returned."""
         like = self.network.zero_state(1)
-        parts = [np.split(array, self.n_replicas) for array in arrays]
+        parts = [np.split(array, self.n_pieces) for array in arrays]
         return tuple(
             tf.nest.pack_sequence_as(like, [tf.constant(part) for part in mine])
             for mine in zip(*parts, strict=True)
         )
 
     def step(
-        self, inputs: Sequence[StepInputs], states: Sequence[BilmState]
+        self,
+        inputs: Sequence[StepInputs],
+        states: Sequence[BilmState],
+        learning_rate: float | None = None,
     ) -> tuple[tuple[BilmState, ...], StepResult]:
-        """Make one update.
+        """Make one update, unless loss or gradient is not finite.
 
         Args:
-            inputs: of `bilm.inputs.step_inputs`, for each replica.
-            states: that the batch before ended with, of each replica.
+            inputs: of `bilm.inputs.step_inputs`, for each piece.
+            states: that the batch before ended with, of each piece.
+            learning_rate: of this update; None for that of the options.
 
         Returns:
-            The states after this batch, and its numbers before the update.
+            The states after this batch, and its numbers before the update. A step
+            without an update is counted, but leaves the states as they were, too.
         """
         place = np.array([self._seed % 2**31, self.global_step], np.int32)
-        rate = np.float32(self.options.learning_rate)
-        results = self._step(tuple(inputs), tuple(states), place, rate)
+        if learning_rate is None:
+            learning_rate = self.options.learning_rate
+        others: list[tuple[BilmState, BilmState]] = []
+        *first, last = range(0, self.n_pieces, self.n_replicas)
+        for start in first:
+            piece = slice(start, start + self.n_replicas)
+            before = tuple(states[piece])
+            after = self._add(tuple(inputs[piece]), before, place, np.int32(start))
+            others += zip(before, after, strict=True)
+        results = self._step(
+            tuple(inputs[last:]),
+            tuple(states[last:]),
+            place,
+            np.int32(last),
+            tuple(others),
+            np.float32(learning_rate),
+        )
         self.global_step += 1
         return results
 
@@ -162,32 +201,63 @@ class Trainer:
         tensors |= slots
         return write_checkpoint(save_dir, self.global_step, tensors, keep)
 
-    def _step_of_all(
+    def _add_piece(
         self,
         inputs: tuple[StepInputs, ...],
         states: tuple[BilmState, ...],
-        seed: tf.Tensor,
+        place: tf.Tensor,
+        start: tf.Tensor,
+    ) -> tuple[BilmState, ...]:
+        """Add up the gradients of a piece on each replica; returns the states after."""
+
+        def replica() -> BilmState:
+            mine = _replica_number()
+            seed = _piece_seed(place, start + mine)
+            batch, gradients = self._gradients(inputs[mine], states[mine], seed)
+            self._sums.add(tf.reduce_mean(batch.losses), gradients)
+            return batch.state
+
+        return self._of_each(self._strategy.run(replica))
+
+    def _update_by_last_piece(
+        self,
+        inputs: tuple[StepInputs, ...],
+        states: tuple[BilmState, ...],
+        place: tf.Tensor,
+        start: tf.Tensor,
+        others: tuple[tuple[BilmState, BilmState], ...],
         rate: tf.Tensor,
     ) -> tuple[tuple[BilmState, ...], StepResult]:
-        def replica() -> tuple[BilmState, StepResult]:
-            context = tf.distribute.get_replica_context()
-            mine = int(tf.get_static_value(context.replica_id_in_sync_group))
-            # Masks differ between replicas: their rows are different rows.
-            own_seed = tf.random.experimental.stateless_fold_in(seed, mine)
-            return self._update(inputs[mine], states[mine], own_seed, rate)
+        """Make the update; `others` are the states before and after the other pieces.
 
-        states, result = self._strategy.run(replica)
+        Returns:
+            The states of all pieces, and the result.
+        """
+
+        def replica() -> tuple[list[BilmState], StepResult]:
+            mine = _replica_number()
+            seed = _piece_seed(place, start + mine)
+            batch, gradients = self._gradients(inputs[mine], states[mine], seed)
+            result = self._apply(batch, gradients, rate)
+            pairs = [*others[mine :: self.n_replicas], (states[mine], batch.state)]
+            return [_choose(result.finite, new, old) for old, new in pairs], result
+
+        kept, result = self._strategy.run(replica)
+        by_round = [self._of_each(states) for states in kept]
+        return sum(by_round, ()), self._of_each(result)[0]
+
+    def _of_each(self, value: Any) -> tuple[Any, ...]:
+        """What each replica returned."""
         every = self._strategy.experimental_local_results
-        final = [
-            tf.nest.map_structure(lambda value, i=i: every(value)[i], states)
+        return tuple(
+            tf.nest.map_structure(lambda v, i=i: every(v)[i], value)
             for i in range(self.n_replicas)
-        ]
-        return tuple(final), tf.nest.map_structure(lambda v: every(v)[0], result)
+        )
 
-    def _update(
-        self, inputs: StepInputs, state: BilmState, seed: tf.Tensor, rate: tf.Tensor
-    ) -> tuple[BilmState, StepResult]:
-        """What each replica does with its rows."""
+    def _gradients(
+        self, inputs: StepInputs, state: BilmState, seed: tf.Tensor
+    ) -> tuple[Losses, list[Gradient]]:
+        """What each replica does with a piece of its rows."""
         variables = self.network.learnt
         dropout = seeded_dropout(self.options.dropout, seed)
         with tf.GradientTape() as tape:
@@ -195,22 +265,32 @@ class Trainer:
             batch = token_losses(self.network, inputs, state, dropout, loss_of)
             loss = tf.reduce_mean(batch.losses)
             target = self.loss_scale.multiply(loss * self.options.unroll_steps)
-        gradients = [
+        return batch, [
             _dense_where_smaller(gradient, variable)
             for gradient, variable in zip(
                 tape.gradient(target, variables), variables, strict=True
             )
         ]
-        loss, *gradients = _mean_over_replicas([loss, *gradients])
+
+    def _apply(
+        self, batch: Losses, gradients: list[Gradient], rate: tf.Tensor
+    ) -> StepResult:
+        """Update the variables by the gradients of all pieces, this one the last."""
+        means = self._sums.means(tf.reduce_mean(batch.losses), gradients)
+        loss, *gradients = _mean_over_replicas(means)
         gradients = [self.loss_scale.divide(join_duplicates(g)) for g in gradients]
         clipped, norms, norm = clip_by_global_norm(
             gradients, self.options.all_clip_norm_val
         )
-        self.loss_scale.apply_if_finite(
-            norm, lambda: self.adagrad.apply(variables, clipped, rate)
+        finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
+        variables = self.network.learnt
+        tf.cond(
+            finite,
+            lambda: self.adagrad.apply(variables, clipped, rate),
+            lambda: None,
         )
-        result = StepResult(loss, norm, norms, batch.vectors, batch.outputs)
-        return batch.state, result
+        self.loss_scale.adapt(finite)
+        return StepResult(loss, finite, norm, norms, batch.vectors, batch.outputs)
 
 
 def checkpoint_values(
@@ -241,6 +321,20 @@ def _dense_where_smaller(gradient: Gradient, variable: tf.Variable) -> Gradient:
     if variable.shape[0] <= N_CHARACTERS:
         return tf.convert_to_tensor(gradient)
     return gradient
+
+
+def _choose(condition: tf.Tensor, state: BilmState, other: BilmState) -> BilmState:
+    return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), state, other)
+
+
+def _replica_number() -> int:
+    context = tf.distribute.get_replica_context()
+    return int(tf.get_static_value(context.replica_id_in_sync_group))
+
+
+def _piece_seed(place: tf.Tensor, piece: tf.Tensor) -> tf.Tensor:
+    """Masks differ between pieces: their rows are different rows."""
+    return tf.random.experimental.stateless_fold_in(place, piece)
 
 
 def _mean_over_replicas(values: list) -> list:

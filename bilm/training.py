@@ -115,18 +115,22 @@ def train(
 
 
 def training_schedule(options: TrainingOptions, n_devices: int) -> Schedule:
-    """Steps of a training: epochs * tokens // (rows * unroll_steps * devices).
+    """Steps of a training: epochs * tokens // tokens of a step.
+
+    A step has batch_size * unroll_steps * accumulate tokens on each device.
 
     Raises:
         InputError: `n_train_tokens` is unknown, or too small for one step.
     """
-    tokens_per_step = options.batch_size * options.unroll_steps * n_devices
+    tokens_per_row = options.unroll_steps * options.accumulate
+    tokens_per_step = options.batch_size * tokens_per_row * n_devices
     steps_per_epoch = options.n_train_tokens // tokens_per_step
     if not steps_per_epoch:
         raise InputError(
             f"n_train_tokens must be at least the {tokens_per_step} tokens of a step "
-            f"(batch_size * unroll_steps * devices), but is {options.n_train_tokens}; "
-            "count the tokens of the data, or make batch_size smaller"
+            "(batch_size * unroll_steps * accumulate * devices), but is "
+            f"{options.n_train_tokens}; count the tokens of the data, or make "
+            "batch_size smaller"
         )
     n_steps = options.n_epochs * steps_per_epoch
     return Schedule(n_steps, steps_per_epoch, tokens_per_step)

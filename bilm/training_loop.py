@@ -15,6 +15,7 @@ from bilm.checkpoint import checkpoint_prefix, remove_unfinished
 from bilm.fingerprint import Fingerprint
 from bilm.inputs import TrainingBatch
 from bilm.intervals import as_interval
+from bilm.learning_rate import learning_rate
 from bilm.model_files import OPTIONS_FILE
 from bilm.options import training_dict, write_options
 from bilm.prefetch import Prefetcher
@@ -76,7 +77,7 @@ class TrainingLoop:
 
     Attributes:
         trainer: makes the steps.
-        states: of the LSTM layers of each replica, after the last step.
+        states: of the LSTM layers of each piece, after the last step.
         position: in the data, after the last step; see `TrainingBatch`.
         progress: counts steps, writes lines.
         summaries: for TensorBoard.
@@ -165,7 +166,10 @@ class TrainingLoop:
         return RunState(self.trainer.join_states(self.states), values)
 
     def _step(self, batch: TrainingBatch) -> StepResult:
-        self.states, result = self.trainer.step(batch.inputs, self.states)
+        rate = learning_rate(
+            self.trainer.options, self.progress.done, self.progress.schedule.n_steps
+        )
+        self.states, result = self.trainer.step(batch.inputs, self.states, rate)
         self.position = batch.position
         self.progress.add(result.loss)
         return result

@@ -137,6 +137,7 @@ def test_directions_far_apart_are_warned_of(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(evaluation, "_mean_losses", lambda *_: (np.array(losses), 9))
+    found = (np.array(losses), 9)
+    monkeypatch.setattr(evaluation.Evaluator, "_mean_losses", lambda _: found)
     evaluate(WORD_INPUT, both_ways, data(WORD_INPUT, corpus.heldout, test=True))
     assert ("forward perplexity is 54.6 and backward 148.4" in caplog.text) == warned

@@ -243,7 +243,7 @@ def test_a_step_that_overflows_changes_nothing_but_the_scale(
     trainer = Trainer(model, mixed_precision="float16")
     inputs = [step_inputs(small.batch(model), model.char_cnn is not None)]
     kept = [*trainer.network.learnt, *trainer.adagrad.slots]
-    scale, states = trainer._loss_scale.scale, trainer.zero_states()
+    scale, states = trainer.loss_scale.scale, trainer.zero_states()
     updated = []
     for step in range(40):
         before = [variable.numpy() for variable in kept]
@@ -275,7 +275,7 @@ def test_the_scale_is_doubled_after_many_good_steps(
     scales = []
     for _ in range(7):
         trainer.step(inputs, trainer.zero_states())
-        scales.append(float(trainer._loss_scale.scale) / bilm.loss_scale.INITIAL_SCALE)
+        scales.append(float(trainer.loss_scale.scale) / bilm.loss_scale.INITIAL_SCALE)
     assert scales == [1, 1, 2, 2, 2, 4, 4]
 
 

@@ -126,8 +126,8 @@ def add_length_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lr_schedule",
         choices=LR_SCHEDULES,
-        help="how the learning rate falls until the end of the run, or from the warm-up "
-        f"on by the square root of the steps {_INHERITED}",
+        help="how the learning rate falls until the end of the run, or by the square "
+        f"root of the steps over those of the warm-up {_INHERITED}",
     )
     parser.add_argument(
         "--warmup_steps",
