@@ -29,6 +29,9 @@ class Checkpoint:
     Args:
         prefix: path up to and with the step, `.../model.ckpt-STEP`.
 
+    Attributes:
+        shapes, dtypes: of the variables, by their names.
+
     Raises:
         FileNotFoundError: there is none.
         InputError: its files are damaged.
@@ -43,6 +46,10 @@ class Checkpoint:
         except Exception as error:  # TensorFlow raises many kinds
             raise self._damaged(error) from error
         self.shapes = self._reader.get_variable_to_shape_map()
+        self.dtypes = {
+            name: dtype.name
+            for name, dtype in self._reader.get_variable_to_dtype_map().items()
+        }
 
     def read(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
         """Read the variables named in `shapes`, which must all be there.

@@ -50,7 +50,7 @@ def stored_weights(
     is applied to each array; the memory is aligned as TensorFlow needs it to share it.
     """
     with open_hdf5(path) as file:
-        found = _datasets(file)
+        found = datasets(file)
         for name in unused:
             found.pop(name, None)
         problems = _differences(found, specs)
@@ -106,7 +106,7 @@ def write_weights(
 def read_embedding(path: Path, width: int) -> np.ndarray:
     """Read the dataset `embedding` float32 [V, width] of a token embeddings file."""
     with open_hdf5(path) as file:
-        found = _datasets(file)
+        found = datasets(file)
         if "embedding" not in found:
             raise InputError(
                 f"{path} has no dataset 'embedding' (it has {_some(found)}); "
@@ -127,7 +127,7 @@ def read_embedding(path: Path, width: int) -> np.ndarray:
 def dataset_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Shapes of all datasets of an HDF5 file, by their full names."""
     with open_hdf5(path) as file:
-        return {name: dataset.shape for name, dataset in _datasets(file).items()}
+        return {name: dataset.shape for name, dataset in datasets(file).items()}
 
 
 def open_hdf5(path: Path) -> h5py.File:
@@ -140,7 +140,7 @@ def open_hdf5(path: Path) -> h5py.File:
         raise InputError(f"{path} is not a readable HDF5 file: {error}") from error
 
 
-def _datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
+def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     """All datasets that the file itself holds; links out of it are not followed."""
     found: dict[str, h5py.Dataset] = {}
 

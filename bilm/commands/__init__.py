@@ -9,10 +9,12 @@ import argparse
 from typing import Protocol
 
 from bilm.commands import (
+    batches,
     dump_embeddings,
     dump_tokens,
     dump_weights,
     import_weights,
+    inspect,
     predict,
     prepare,
     restart,
@@ -46,6 +48,7 @@ COMMANDS: tuple[Command, ...] = (
     prepare,
     vocab,
     stats,
+    batches,
     train,
     restart,
     test,
@@ -55,4 +58,5 @@ COMMANDS: tuple[Command, ...] = (
     import_weights,
     dump_embeddings,
     dump_tokens,
+    inspect,
 )

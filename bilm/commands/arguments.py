@@ -58,10 +58,11 @@ def add_save_dir(parser: argparse.ArgumentParser, help: str) -> None:
     parser.add_argument("--save_dir", required=True, metavar="DIR", help=help)
 
 
-def add_vocab_file(parser: argparse.ArgumentParser) -> None:
+def add_vocab_file(parser: argparse.ArgumentParser, *other_names: str) -> None:
     """Add `--vocab_file` to a command that cannot do without."""
     parser.add_argument(
         "--vocab_file",
+        *other_names,
         required=True,
         metavar="FILE",
         help="vocabulary: a word a line, <S>, </S> and <UNK> among them",
@@ -172,6 +173,27 @@ def options_given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str,
     return {name: value for name, value in given.items() if value is not None}
 
 
+def add_shuffle(parser: argparse.ArgumentParser) -> None:
+    """Add `--shuffle`, of the text of a training."""
+    parser.add_argument(
+        "--shuffle",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="shuffle the sentences of each shard",
+    )
+
+
+def add_order_seed(parser: argparse.ArgumentParser) -> None:
+    """Add `--seed` to a command that gives the same order each time."""
+    parser.add_argument(
+        "--seed",
+        type=natural,
+        metavar="N",
+        default=0,
+        help="number that the order of the sentences follows from",
+    )
+
+
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say how a training run goes, not what it trains."""
     parser.add_argument(
@@ -198,12 +220,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help="number that initial values, dropout, samples and shuffles follow from "
         "(default: another one each time)",
     )
-    parser.add_argument(
-        "--shuffle",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="shuffle the sentences of each shard",
-    )
+    add_shuffle(parser)
     parser.add_argument(
         "--log_dir",
         metavar="DIR",

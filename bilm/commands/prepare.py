@@ -35,13 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sentences to hold out: a share of them, from 0. to below 1, or their "
         "number, a whole one",
     )
-    parser.add_argument(
-        "--seed",
-        type=arguments.natural,
-        metavar="N",
-        default=0,
-        help="number that the order follows from",
-    )
+    arguments.add_order_seed(parser)
     parser.add_argument(
         "--overwrite",
         action="store_true",

@@ -10,7 +10,12 @@ from tqdm import tqdm
 
 
 def say(text: str) -> None:
-    """Write a result of the command to standard output, as a line (or several)."""
+    """Write a result of the command to standard output, as a line (or several).
+
+    What its encoding lacks is escaped: a word of any script may be among it.
+    """
+    encoding = sys.stdout.encoding or "utf-8"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
