@@ -30,7 +30,7 @@ from bilm.wordruns import WordCount, join_runs, read_run, write_run
 from bilm.wordtable import WordTable
 
 MEMORY_WORDS = 1 << 22
-"""Distinct words that all processes together hold: about 200 bytes each, 800 MB."""
+"""Distinct words that all processes together hold: about 250 bytes each, 1 GB."""
 
 PIECE_BYTES = 1 << 26
 """Bytes of a file that are counted together, up to the next line end."""

@@ -97,7 +97,7 @@ def prepare_text(
                 _write(partial / name, lines, size, bar)
                 for name, size in zip(_names(n_shards), sizes, strict=True)
             )
-        if not heldout:
+        if not n_held_out:
             (partial / HELD_OUT).unlink()  # no file is clearer than one without text
     read = Size(n_sentences, source.n_tokens)
     assert _sum([held_out, *shards]) == read

@@ -251,7 +251,7 @@ def test_prepare_keeps_every_sentence_of_real_text(
 def test_lines_are_written_as_they_were_read(tmp_path: Path) -> None:
     texts = ["\ufeffa  b\r\n\n \u3000\n", "é\u2028c\tlast"]
     files = [write(tmp_path / name, t) for name, t in zip("12", texts, strict=True)]
-    done = prepare_text(files, tmp_path / "out", n_shards=2, heldout=0)
+    done = prepare_text(files, tmp_path / "out", n_shards=2, heldout=0.1)
     written = [(tmp_path / f"out/train-{shard}.txt").read_bytes() for shard in range(2)]
     assert set(written) == {b"a  b\r\n", "é\u2028c\tlast\n".encode()}
     assert (done.text, done.n_blank) == ((2, 5), 2)
