@@ -12,7 +12,7 @@ import numpy as np
 
 from bilm.characters import BOS, EOS
 from bilm.evaluation import trained_network
-from bilm.inputs import check_vocabulary, inputs_of_words
+from bilm.inputs import StepInputs, check_vocabulary, inputs_of_words
 from bilm.language_model import full_losses
 from bilm.network import BilmState, Network
 from bilm.options import TrainingOptions, as_training_options
@@ -50,6 +50,14 @@ class SentenceScores(NamedTuple):
         return np.array([np.sum(d, dtype=np.float64) for d in directions])
 
 
+class _Read(NamedTuple):
+    """The steps of a window as each direction reads them."""
+
+    words: np.ndarray  # int32 [K, m], rows of the table
+    labels: np.ndarray  # int32 [K, m]
+    keep: np.ndarray  # float32 [m], 0: the state is zeroed before; the same for all K
+
+
 class _Steps(NamedTuple):
     """Sequences side by side, one in each column."""
 
@@ -75,8 +83,9 @@ def score(
         sentences: lists of tokens, taken as they are needed.
         stateful: each sentence starts from the state after the one before, in both
             directions, as in `evaluate` with a `batch_size` of 1, whose perplexities
-            the sums then give; else from the zero state, so that a sentence's scores
-            depend on it alone.
+            the sums then give; with `reset_state` "document" from zero where an empty
+            sentence stands between. Else each starts from zero, so that a sentence's
+            scores depend on it alone.
         batch_tokens: tokens of a batch, which bounds the memory.
 
     Yields:
@@ -87,28 +96,41 @@ def score(
         InputError: options, checkpoint and vocabulary do not fit each other, or a
             sentence is a text.
     """
+    reading = Reading(batch_tokens=batch_tokens, stateful=stateful)
+    check_reading(reading, as_training_options(options))
+    return open_scorer(options, ckpt_file, vocab).scores(sentences, reading)
+
+
+def open_scorer(
+    options: TrainingOptions | Mapping[str, Any],
+    ckpt_file: str | os.PathLike[str],
+    vocab: Vocabulary,
+) -> "Scorer":
+    """Open a checkpoint to score by; arguments and errors are those of `score`."""
     checked = as_training_options(options)
     check_vocabulary(checked, vocab)
-    reading = Reading(batch_tokens=batch_tokens, stateful=stateful)
-    check_reading(reading, checked)
-    return Scorer(trained_network(checked, ckpt_file), vocab).scores(sentences, reading)
+    network = trained_network(checked, ckpt_file)
+    return Scorer(network, vocab, checked.resets_state)
 
 
 class Scorer:
     """Scores sentences by a network with its softmax."""
 
-    def __init__(self, network: Network, vocab: Vocabulary) -> None:
-        """Take what `score` has checked."""
+    def __init__(
+        self, network: Network, vocab: Vocabulary, resets_state: bool = False
+    ) -> None:
+        """Take what `open_scorer` has checked; `resets_state` of the options."""
         self._network = network
         self._vocab = vocab
-        self._losses = full_losses(network)
+        self._resets_state = resets_state
+        self._losses = full_losses(network, resets_state)
         self._table = self._new_table()
 
     def scores(
         self, sentences: Sentences, reading: Reading
     ) -> Iterator[SentenceScores]:
         """Score sentences as they come; `stateful` and `batch_tokens` count."""
-        state = self._network.zero_state(1)
+        state, after_blank = self._network.zero_state(1), False
         for taken in sentence_windows(sentences, window_tokens(reading)):
             if len(self._table) > MAX_WORDS:
                 self._table = self._new_table()
@@ -120,35 +142,42 @@ class Scorer:
                 batches = [_Steps(np.arange(total)[:, None], np.full((total, 1), True))]
             else:
                 batches = list(_batches(n_steps, reading.batch_tokens))
-            losses, state = self._window(words, n_steps, batches, reading, state)
+            read = self._read(words, n_steps, after_blank)
+            losses, state = self._window(read, batches, reading, state)
+            after_blank = not taken[-1]
             yield from self._of_sentences(taken, -losses, n_steps)
+
+    def _read(self, words: np.ndarray, n_steps: np.ndarray, after_blank: bool) -> _Read:
+        """The words of a window's sentences in the order of each direction."""
+        orders = reading_orders(n_steps + 1, self._network.options.n_directions)
+        read = np.stack([words[order] for order in orders])  # [K, m + sentences]
+        ends = np.cumsum(n_steps + 1) - 1
+        targets = np.delete(read, ends - n_steps, 1)
+        keep = np.ones(n_steps.sum(), np.float32)
+        blank = n_steps == 1  # a document of its own, as in `bilm.blocks`
+        begins = blank | np.concatenate([[after_blank], blank[:-1]])
+        keep[(np.cumsum(n_steps) - n_steps)[begins]] = 0
+        labels = self._table.column(0)[targets]
+        return _Read(np.delete(read, ends, 1), labels, keep)
 
     def _window(
         self,
-        words: np.ndarray,
-        n_steps: np.ndarray,
+        read: _Read,
         batches: Sequence[_Steps],
         reading: Reading,
         state: BilmState,
     ) -> tuple[np.ndarray, BilmState]:
         """Losses [K, m] of the steps as they are read, and the state after."""
-        n_directions = self._network.options.n_directions
-        orders = reading_orders(n_steps + 1, n_directions)
-        read = np.stack([words[order] for order in orders])  # [K, m + sentences]
-        ends = np.cumsum(n_steps + 1) - 1
-        inputs, targets = np.delete(read, ends, 1), np.delete(read, ends - n_steps, 1)
-        labels = self._table.column(0)[targets]
-        losses = np.empty(inputs.shape, np.float32)
+        losses = np.empty(read.labels.shape, np.float32)
         for batch in batches:
             if not reading.stateful:
                 state = self._network.zero_state(batch.places.shape[1])
-            state = self._batch(inputs, labels, batch, reading, state, losses)
+            state = self._batch(read, batch, reading, state, losses)
         return losses, state
 
     def _batch(
         self,
-        inputs: np.ndarray,
-        labels: np.ndarray,
+        read: _Read,
         batch: _Steps,
         reading: Reading,
         state: BilmState,
@@ -157,16 +186,22 @@ class Scorer:
         """Fill in the losses of a batch, in pieces whose states are carried."""
         n_steps, rows = batch.places.shape
         size = max(1, reading.batch_tokens // rows)
-        uses_characters = self._network.options.char_cnn is not None
         for start in range(0, n_steps, size):
             places, real = (part[start : start + size] for part in batch)
-            words = np.where(real, inputs[:, places], PADDING)
-            step = inputs_of_words(
-                self._table, words, labels[:, places], uses_characters
-            )
-            result, state = self._losses(step, state)
+            inputs = self._inputs(read, places, real)
+            result, state = self._losses(inputs, state)
             losses[:, places[real]] = result.numpy()[:, real]
         return state
+
+    def _inputs(self, read: _Read, places: np.ndarray, real: np.ndarray) -> StepInputs:
+        words = np.where(real, read.words[:, places], PADDING)
+        labels = read.labels[:, places]
+        uses_characters = self._network.options.char_cnn is not None
+        inputs = inputs_of_words(self._table, words, labels, uses_characters)
+        if not self._resets_state:
+            return inputs
+        keep = np.broadcast_to(read.keep[places], labels.shape)
+        return inputs._replace(keep=keep)
 
     def _new_table(self) -> WordTable:
         return WordTable(*self._vocab.encoders, padded=True)

@@ -115,6 +115,24 @@ def test_stateful_sums_are_those_of_the_evaluation(
     assert all((each.backward is None) == (name == "one way") for each in results)
 
 
+def test_stateful_sums_follow_the_documents(
+    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = replace_options(FORWARD_ONLY, reset_state="document")
+    write_run(tmp_path, options)
+    lines = [["1", "2"], ["3"], [], ["4", "5"], [], [], ["6"]]
+    write_lines(tmp_path / "a.txt", lines)
+    write_lines(tmp_path / "b.txt", [["7", "8"], []])
+    text = f"{tmp_path}/?.txt"
+    files = f"--save_dir {tmp_path} --vocab_file {corpus.vocab}"
+    assert main(f"test {files} --test_prefix {text} --batch_size 1".split()) == 0
+    tested = capsys.readouterr().out.splitlines()[:3]
+    flags = f"--stateful --max_tokens 4 --outfile {tmp_path}/scores.tsv"
+    for more in ("", "--max_tokens 4096"):
+        assert main(f"score {files} --text {text} {flags} {more}".split()) == 0
+        assert capsys.readouterr().out.splitlines()[:3] == tested
+
+
 @pytest.mark.parametrize("batch_tokens", [7, 4096])
 def test_stateful_is_one_row_in_the_order_of_the_text(
     batch_tokens: int, scorer: Scorer

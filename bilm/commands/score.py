@@ -16,7 +16,7 @@ from bilm.commands.terminal import say, use_onednn
 from bilm.commands.test import report
 from bilm.errors import InputError
 from bilm.files import check_no_input, replacing
-from bilm.reading import BATCH_TOKENS
+from bilm.reading import BATCH_TOKENS, Reading
 from bilm.text import find_files, read_sentences
 
 if TYPE_CHECKING:
@@ -83,19 +83,17 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--format hdf5 needs a file: give --outfile")
     use_onednn()
     from bilm.scores_file import Totals
-    from bilm.scoring import score
+    from bilm.scoring import open_scorer
 
     start, totals = time.perf_counter(), Totals()
     options, ckpt_file = runs.last_checkpoint(args.save_dir)
     vocab = runs.open_vocabulary_of_run(args, options)
-    scores = score(
-        options,
-        ckpt_file,
-        vocab,
-        chain.from_iterable(map(read_sentences, files)),
-        stateful=args.stateful,
-        batch_tokens=args.max_tokens,
-    )
+    scorer = open_scorer(options, ckpt_file, vocab)
+    reading = Reading(batch_tokens=args.max_tokens, stateful=args.stateful)
+    texts: Iterable[Iterable[list[str]]] = map(read_sentences, files)
+    if not options.resets_state:  # else a document ends with its file
+        texts = [chain.from_iterable(texts)]
+    scores = chain.from_iterable(scorer.scores(text, reading) for text in texts)
     bar = tqdm(scores, unit="sentence", disable=None)  # none without a terminal
     _write(args, totals.counting(bar))
     _say_unknown(totals)
