@@ -185,7 +185,8 @@ def _seed(settings: RunSettings, saved: SavedRun | None) -> int:
 def _resume(loop: TrainingLoop, saved: SavedRun | None) -> None:
     if saved is None:
         logger.info("there is no checkpoint yet to go on from: this is a new run")
-        loop.cut_back()  # the run may have died before its first checkpoint
+        if loop.has_begun:  # and died before its first checkpoint
+            loop.cut_back()
         return
     loop.restore(saved.prefix, saved.state)
     logger.info("going on from %s, after %d steps", saved.prefix, loop.progress.done)

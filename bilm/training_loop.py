@@ -119,6 +119,11 @@ class TrainingLoop:
         self._saved_step = -1
         self._last_save = time.monotonic()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a process before this one has begun the run."""
+        return os.path.exists(os.path.join(self._save_dir, OPTIONS_FILE))
+
     def restore(self, prefix: str, state: RunState) -> None:
         """Go on from a checkpoint, whose values the trainer already has."""
         self.states = self.trainer.split_states(state.arrays)
