@@ -48,7 +48,7 @@ class Fingerprint(NamedTuple):
             training_dict(options),
             {"words": vocab.size, "sha256": digest},
             {Path(path).name: f"{os.path.getsize(path)} bytes" for path in files},
-            options.batch_size * n_devices,
+            options.batch_size * options.accumulate * n_devices,
             seed,
             mixed_precision,
         )

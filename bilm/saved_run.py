@@ -54,12 +54,13 @@ def on_devices(
         InputError: the rows cannot be divided by the devices.
     """
     rows = saved.fingerprint.rows_of_all_devices
-    if rows % n_devices:
+    n_pieces = n_devices * options.accumulate
+    if rows % n_pieces:
         raise InputError(
             f"the run has {rows} rows on {saved.n_devices} devices, which {n_devices} "
             "devices cannot share evenly: give an --n_gpus that divides them"
         )
-    return replace_options(options, batch_size=rows // n_devices)
+    return replace_options(options, batch_size=rows // n_pieces)
 
 
 def remove_run(

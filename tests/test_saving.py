@@ -170,7 +170,7 @@ def test_events_are_cut_back_to_a_step(
 def test_the_factor_of_float16_goes_on() -> None:
     first, second = LossScale(active=True), LossScale(active=True)
     first.scale.assign(2.0**7)
-    first.apply_if_finite(tf.constant(1.0), lambda: None)
+    first.adapt(tf.constant(True))
     second.restore(first.state())
     assert second.state() == {"scale": 2.0**7, "good_steps": 1}
     one = tf.constant(1.0)
