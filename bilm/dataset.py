@@ -39,6 +39,10 @@ class BidirectionalBatch(NamedTuple):
     forward: Batch
     reverse: Batch
 
+    def lines(self) -> list[str]:
+        """The words of each row, those of the reverse batch behind the others."""
+        return self.forward.lines() + self.reverse.lines()
+
     def only(self, rows: slice) -> "BidirectionalBatch":
         """Some of the rows."""
         return BidirectionalBatch(self.forward.only(rows), self.reverse.only(rows))

@@ -43,6 +43,7 @@ class TrainingBatch(NamedTuple):
 
     inputs: list[StepInputs]  # of each piece; see `Trainer`
     position: State  # after it, for `training_inputs`, in values that JSON can hold
+    records: Batch | BidirectionalBatch  # what the inputs were made of
 
 
 class _Inputs(NamedTuple):
@@ -94,7 +95,8 @@ def training_inputs(
             for p in range(n_pieces)
         ]
         states = [[each.generator.bit_generator.state for each in s] for s in samplers]
-        yield TrainingBatch(inputs, {"data": batch.state(), "samplers": states})
+        position = {"data": batch.state(), "samplers": states}
+        yield TrainingBatch(inputs, position, batch)
 
 
 def step_inputs(

@@ -162,7 +162,7 @@ def _number_of_words(
     vocab_file: Path | None,
 ) -> int:
     """V, by the first of the sources that knows it; vocabulary and files must agree."""
-    stored = _stored_words(weight_file, softmax_file)
+    stored = stored_words(weight_file, softmax_file)
     if vocab_file is not None:
         n_words = Vocabulary(vocab_file).size
         if stored not in (None, n_words):
@@ -179,7 +179,7 @@ def _number_of_words(
     )
 
 
-def _stored_words(weight_file: Path, softmax_file: Path | None) -> int | None:
+def stored_words(weight_file: Path, softmax_file: Path | None) -> int | None:
     """V of the softmax, or of a word-level model's embedding."""
     sources = [(weight_file, "embedding")]
     if softmax_file is not None:

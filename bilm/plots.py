@@ -29,7 +29,7 @@ def check_plot(path: str | os.PathLike[str]) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError(
             "to draw, matplotlib is needed, which is not installed: pip install "
-            "'bilm[plot]' (or matplotlib), or leave --plot out"
+            "'bilm[plot]' (or matplotlib)"
         )
 
 

@@ -22,6 +22,14 @@ class Schedule(NamedTuple):
     tokens_per_step: int
 
 
+class Line(NamedTuple):
+    """What a line says beside the perplexity."""
+
+    epoch: float
+    tokens_per_second: float  # since the line before
+    data_wait: float  # share of the time so far, 0 to 1
+
+
 class Progress:
     """A progress bar, and a log line each `log_every` steps.
 
@@ -76,34 +84,50 @@ class Progress:
         self._timed += 1
         self._bar.update()
 
-    def report(self, global_step: int, norm: float, data_wait: float) -> None:
+    def leave_out(self, seconds: float) -> None:
+        """Take time that went into something else out of the speeds."""
+        self._start += seconds
+        self._last_line += seconds
+
+    def report(self, global_step: int, norm: float, data_wait: float) -> Line:
         """Write a line about the steps since the line before.
 
         Args:
             global_step: number of the last step, those before a restart included.
             norm: of its gradient.
-            data_wait: share of the time spent waiting for data so far.
+            data_wait: seconds spent waiting for data so far.
         """
         now = time.perf_counter()
-        self.perplexity = perplexity_of(tf.reduce_mean(tf.stack(self._losses)))
+        losses = tf.stack(self._losses)
+        finite = tf.boolean_mask(losses, tf.math.is_finite(losses))
+        self.perplexity = perplexity_of(tf.reduce_mean(finite))
         speed = self._timed / (now - self._last_line)
         schedule = self.schedule
+        line = Line(
+            self.done / schedule.steps_per_epoch,
+            speed * schedule.tokens_per_step,
+            data_wait / (now - self._start),
+        )
         logger.info(
             "step %d (epoch %.2f, %d of %d): %s %.2f, gradient norm %.3g, "
             "%.0f tokens/s, data wait %.1f %%, %s to go",
             global_step,
-            self.done / schedule.steps_per_epoch,
+            line.epoch,
             self.done,
             schedule.n_steps,
             self._label,
             self.perplexity,
             norm,
-            speed * schedule.tokens_per_step,
-            100 * data_wait / (now - self._start),
+            line.tokens_per_second,
+            100 * line.data_wait,
             _duration((schedule.n_steps - self.done) / speed),
         )
-        self._bar.set_postfix_str(f"{self._label} {self.perplexity:.1f}")
+        self._bar.set_postfix_str(
+            f"epoch {line.epoch:.2f}, {self._label} {self.perplexity:.1f}, "
+            f"{line.tokens_per_second:.0f} tokens/s, data wait {line.data_wait:.1%}"
+        )
         self._losses, self._timed, self._last_line = [], 0, now
+        return line
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs for the lines to go on as if nothing had happened."""

@@ -8,11 +8,20 @@ from bilm import event_files
 from bilm.checkpoint import latest_checkpoint
 from bilm.errors import InputError
 from bilm.fingerprint import Fingerprint
+from bilm.metrics_file import METRICS_FILE
 from bilm.options import TrainingOptions, replace_options
 from bilm.run_state import RunState, read_run_state
 
+BEST = "best"  # folder of the checkpoint with the lowest held-out perplexity
+BAD_BATCHES = "bad_batches.txt"
 # What a run leaves in its folder.
-FILES = ("checkpoint", "model.ckpt-*", ".model.ckpt-*", "options.json")
+_CHECKPOINTS = ("checkpoint", "model.ckpt-*", ".model.ckpt-*", "options.json")
+FILES = (
+    *_CHECKPOINTS,
+    *(f"{BEST}/{name}" for name in _CHECKPOINTS),
+    METRICS_FILE,
+    BAD_BATCHES,
+)
 
 
 class SavedRun(NamedTuple):

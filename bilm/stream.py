@@ -60,6 +60,11 @@ class Batch(NamedTuple):
         words = [self.table.words[row] for row in self.words.ravel().tolist()]
         return table.rows(words).reshape(self.words.shape)
 
+    def lines(self) -> list[str]:
+        """The words of each row, for people."""
+        words = self.table.words
+        return [" ".join(words[i] for i in row if i != PADDING) for row in self.words]
+
     def only(self, rows: slice) -> "Batch":
         """Some of the rows."""
         return self._replace(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from bilm import event_files
+from bilm.evaluation import Evaluation
 from bilm.trainer import StepResult, Trainer
 
 logger = logging.getLogger(__name__)
@@ -45,18 +46,33 @@ class Summaries:
         """Remove what was written after the trainer's step, which will come again."""
         event_files.cut_back(self._log_dir, self._trainer.global_step)
 
-    def scalars(self, result: StepResult, perplexity: float) -> None:
-        """Training perplexity and gradient norms, before and after clipping."""
+    def scalars(
+        self, result: StepResult, perplexity: float, learning_rate: float
+    ) -> None:
+        """Training perplexity, learning rate, and gradient norms before and after
+        clipping."""
         step = self._trainer.global_step
         limit = self._trainer.options.all_clip_norm_val
         norm = float(result.norm)
         scale = limit / max(norm, limit)
         with self._tolerated(), self._writer.as_default(step):
-            tf.summary.scalar("train_perplexity", perplexity)
+            sampled = self._trainer.options.samples
+            softmax = "sampled softmax" if sampled else "full softmax"
+            tf.summary.scalar("train_perplexity", perplexity, description=softmax)
+            tf.summary.scalar("learning_rate", learning_rate)
             tf.summary.scalar("norm_grad", norm)
             for name, before in zip(self._names, result.norms.numpy(), strict=True):
                 tf.summary.scalar(f"norm_grad_before_clipping/{name}", before)
                 tf.summary.scalar(f"norm_grad_after_clipping/{name}", before * scale)
+
+    def validation(self, result: Evaluation) -> None:
+        """Perplexities of the held-out text, by the full softmax."""
+        step = self._trainer.global_step
+        with self._tolerated(), self._writer.as_default(step):
+            tf.summary.scalar("valid_perplexity", result.perplexity)
+            tf.summary.scalar("valid_perplexity/forward", result.forward)
+            if result.backward is not None:
+                tf.summary.scalar("valid_perplexity/backward", result.backward)
 
     def histograms(self, result: StepResult) -> None:
         """Values of the embeddings of one batch, and of all variables."""

@@ -27,7 +27,7 @@ from bilm.options import (
     training_dict,
 )
 from bilm.progress import Schedule
-from bilm.saved_run import SavedRun, find_saved_run, remove_run
+from bilm.saved_run import BEST, SavedRun, find_saved_run, remove_run
 from bilm.trainer import Trainer, checkpoint_values
 from bilm.training_loop import RunSettings, TrainingLoop
 from bilm.word_vectors import initial_embedding
@@ -56,6 +56,8 @@ def train(
     restart_ckpt_file: str | os.PathLike[str] | None = None,
     *,
     embedding_init: str | os.PathLike[str] | None = None,
+    initial_values: Mapping[str, np.ndarray] | None = None,
+    valid_data: Dataset | None = None,
     resume: bool = False,
     overwrite: bool = False,
     **settings: Any,
@@ -72,6 +74,10 @@ def train(
             Adagrad slots and step where it has them. Data and epochs start anew.
         embedding_init: word vectors in the text format of word2vec or GloVe, for a new
             training of a word-level model.
+        initial_values: of the variables of a new training, by their names in a
+            checkpoint; those not given are drawn.
+        valid_data: held-out text, opened with `test=True`, to be evaluated every
+            `valid_every` steps; the best checkpoint is kept in the folder `best`.
         resume: go on with the run in `tf_save_dir` from its last checkpoint, as if it
             had not stopped; begin one where there is none yet.
         overwrite: remove the run in `tf_save_dir` before the first step.
@@ -85,7 +91,8 @@ def train(
             can be written any more.
     """
     checked = as_training_options(options)
-    check_dataset(checked, data)
+    for each in [data] if valid_data is None else [data, valid_data]:
+        check_dataset(checked, each)
     schedule = training_schedule(checked, n_gpus)
     how = RunSettings(**settings)
     save_dir, log_dir = os.fspath(tf_save_dir), os.fspath(tf_log_dir)
@@ -97,14 +104,15 @@ def train(
     if saved is not None:
         check_same(saved.fingerprint, made_of)
         restart_ckpt_file, embedding_init = saved.prefix, None
-    values = _values(checked, data, restart_ckpt_file, embedding_init, seed)
+    values = {**(initial_values or {})} if saved is None else {}
+    values |= _values(checked, data, restart_ckpt_file, embedding_init, seed)
     trainer = Trainer(
         checked, seed, values, n_gpus, how.mixed_precision, how.jit_compile
     )
     _announce(trainer, schedule, seed)
     if overwrite:
         logger.info("removed %d files of a run", remove_run(save_dir, log_dir))
-    loop = TrainingLoop(trainer, schedule, how, made_of, save_dir, log_dir)
+    loop = TrainingLoop(trainer, schedule, how, made_of, save_dir, log_dir, valid_data)
     if resume:
         _resume(loop, saved)
     step = trainer.global_step
@@ -200,7 +208,7 @@ def _resume(loop: TrainingLoop, saved: SavedRun | None) -> None:
 
 
 def _say_what_is_next(loop: TrainingLoop, save_dir: str) -> None:
-    if not loop.progress.finished:
+    if not loop.done:
         logger.info(
             "stopped after step %d; to go on, give the same command with --resume",
             loop.trainer.global_step,
@@ -212,6 +220,13 @@ def _say_what_is_next(loop: TrainingLoop, save_dir: str) -> None:
         save_dir,
         save_dir,
     )
+    if loop.validation is not None:
+        logger.info(
+            "the best held-out perplexity was %.2f, after step %d: %s",
+            loop.validation.best,
+            loop.validation.best_step,
+            os.path.join(save_dir, BEST),
+        )
 
 
 def _announce(trainer: Trainer, schedule: Schedule, seed: int) -> None:

@@ -439,6 +439,10 @@ def test_train_takes_the_original_options_and_counts_the_text(stubs: Stubs) -> N
         "mixed_precision": None,
         "jit_compile": False,
         "stop_after": None,
+        "max_bad_steps": 20,
+        "valid_data": None,
+        "valid_every": 1250,
+        "patience": None,
         "resume": False,
         "overwrite": False,
     }
@@ -452,9 +456,10 @@ def test_train_flags_reach_their_places(stubs: Stubs) -> None:
         "--preset small --batch_size 3 --n_epochs 4 --n_train_tokens 999 --n_gpus 2 "
         "--learning_rate 0.1 --dropout 0 --n_negative_samples_batch 17 --seed 5 "
         "--log_dir logs --checkpoint_every 6m --keep 7 --log_every 8 --no-shuffle "
-        "--stop_after 9 --overwrite"
+        "--stop_after 9 --overwrite --valid_every 11 --patience 2 --max_bad_steps 4 "
+        "--lr_schedule linear --warmup_steps 12 --accumulate 13"
     )
-    assert main([*TRAIN, *flags.split()]) == 0
+    assert main([*TRAIN, *flags.split(), "--valid_prefix", TEXT]) == 0
     options, _, n_gpus, _, log_dir, _ = stubs.train.call.args
     assert options == replace_options(
         preset("small"),
@@ -463,6 +468,9 @@ def test_train_flags_reach_their_places(stubs: Stubs) -> None:
         n_epochs=4,
         n_train_tokens=999,
         learning_rate=0.1,
+        lr_schedule="linear",
+        warmup_steps=12,
+        accumulate=13,
         dropout=0.0,
         n_negative_samples_batch=17,
     )
@@ -477,10 +485,23 @@ def test_train_flags_reach_their_places(stubs: Stubs) -> None:
         "mixed_precision": None,
         "jit_compile": False,
         "stop_after": 9,
+        "max_bad_steps": 4,
+        "valid_data": stubs.two_ways.returns,
+        "valid_every": 11,
+        "patience": 2,
         "resume": False,
         "overwrite": True,
     }
-    assert stubs.two_ways.call.kwargs == {"shuffle_on_load": False, "seed": 5}
+    training, heldout = stubs.two_ways.calls
+    assert training.kwargs == {"shuffle_on_load": False, "seed": 5}
+    assert (heldout.args[0], heldout.kwargs) == ([TEXT], {"test": True})
+
+
+def test_patience_needs_a_held_out_text(
+    stubs: Stubs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TRAIN, "--patience", "3"]) == 2
+    assert "give it by --valid_prefix" in error_line(capsys)
 
 
 def test_train_refuses_an_option_out_of_range(

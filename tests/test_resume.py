@@ -196,7 +196,7 @@ def test_a_full_disk_and_a_lost_folder_end_no_run(parts: Parts) -> None:
     found = {path.name for path in parts.folder.save_dir.iterdir()}
     files = ("index", "data-00000-of-00001", "state.npz")
     names = [f"model.ckpt-{step}.{file}" for step in (17, 20) for file in files]
-    assert found == {"checkpoint", "options.json", *names}
+    assert found == {"checkpoint", "options.json", "metrics.csv", *names}
     assert read_training_options(parts.folder.save_dir / "options.json") == RUN
 
 

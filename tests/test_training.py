@@ -87,7 +87,7 @@ def test_files_of_the_last_checkpoints_are_kept(trained: Run) -> None:
     parts = ("index", "data-00000-of-00001", "state.npz")
     checkpoints = {f"model.ckpt-{n}.{part}" for n in (300, 400) for part in parts}
     found = {path.name for path in trained.save_dir.iterdir()}
-    assert found == {"checkpoint", "options.json"} | checkpoints
+    assert found == {"checkpoint", "options.json", "metrics.csv"} | checkpoints
     options = read_training_options(trained.save_dir / "options.json")
     assert options == trained.options
 

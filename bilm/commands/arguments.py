@@ -234,6 +234,35 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help="steps between log lines",
     )
     parser.add_argument(
+        "--valid_prefix",
+        nargs="+",
+        metavar="PATTERN",
+        help="held-out text to evaluate while training, as --train_prefix; the best "
+        "checkpoint is kept in the folder best of --save_dir (default: none)",
+    )
+    parser.add_argument(
+        "--valid_every",
+        type=positive,
+        metavar="N",
+        default=1250,
+        help="steps between evaluations of --valid_prefix; the end has one in any case",
+    )
+    parser.add_argument(
+        "--patience",
+        type=positive,
+        metavar="N",
+        help="end the training after so many evaluations in a row without a better one "
+        "(default: at the end of the epochs)",
+    )
+    parser.add_argument(
+        "--max_bad_steps",
+        type=positive,
+        metavar="N",
+        default=20,
+        help="end the training after so many steps in a row whose loss or gradient was "
+        "not finite",
+    )
+    parser.add_argument(
         "--checkpoint_every",
         type=interval,
         metavar="STEPS|MINUTES",

@@ -4,7 +4,6 @@ import argparse
 
 from bilm.commands import arguments, checks, runs
 from bilm.options import replace_options
-from bilm.text import find_files
 
 NAME = "restart"
 SUMMARY = (
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Train on from the last checkpoint."""
     checks.check_run(args.save_dir)
     checks.check_files([args.vocab_file])
-    find_files(args.train_prefix)
+    runs.check_texts(args)
     options, ckpt_file = runs.last_checkpoint(args.save_dir)
     vocab = runs.open_vocabulary_of_run(args, options)
     names = (*arguments.LENGTH_OPTIONS, "n_train_tokens")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bilm.commands.signals import StopSignals
 from bilm.errors import InputError
 from bilm.options import replace_options, training_options_from_dict
+from bilm.text import find_files
 
 if TYPE_CHECKING:
     from bilm.data import BidirectionalLMDataset, LMDataset, Vocabulary
@@ -99,6 +100,23 @@ def open_text(
     return kind(patterns, vocab, **settings)
 
 
+def check_texts(args: argparse.Namespace) -> None:
+    """Check that the texts of `--train_prefix` and `--valid_prefix` are there.
+
+    Raises:
+        FileNotFoundError: a pattern matches no file.
+        InputError: there is `--patience`, but no text for it.
+    """
+    find_files(args.train_prefix)
+    if args.valid_prefix:
+        find_files(args.valid_prefix)
+    elif args.patience:
+        raise InputError(
+            "--patience counts evaluations of held-out text, but there is none: give "
+            "it by --valid_prefix"
+        )
+
+
 def open_training_text(
     args: argparse.Namespace, vocab: Vocabulary, options: TrainingOptions
 ) -> tuple[LMDataset | BidirectionalLMDataset, TrainingOptions]:
@@ -136,7 +154,7 @@ def train_on_text(
         options: as of `open_training_text`.
         vocab: the vocabulary.
         restart_ckpt_file: checkpoint to go on from, none for new weights.
-        **how: `embedding_init`, `resume` or `overwrite` of `train`.
+        **how: `embedding_init`, `initial_values`, `resume` or `overwrite` of `train`.
 
     Returns:
         The exit code: 0, or that of the signal which stopped the training.
@@ -144,6 +162,9 @@ def train_on_text(
     from bilm.training import train
 
     data, options = open_training_text(args, vocab, options)
+    valid_data = None
+    if args.valid_prefix:
+        valid_data = open_text(args.valid_prefix, vocab, options, test=True)
     with StopSignals() as signals:
         train(
             options,
@@ -160,6 +181,10 @@ def train_on_text(
             jit_compile=args.jit_compile,
             stop_after=args.stop_after,
             stop_requested=signals.requested,
+            max_bad_steps=args.max_bad_steps,
+            valid_data=valid_data,
+            valid_every=args.valid_every,
+            patience=args.patience,
             **how,
         )
     return signals.exit_code

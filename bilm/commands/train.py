@@ -11,7 +11,6 @@ from bilm.commands import arguments, checks, runs
 from bilm.commands.terminal import in_lines, say
 from bilm.options import read_training_options, replace_options
 from bilm.presets import PRESETS, preset
-from bilm.text import find_files
 
 if TYPE_CHECKING:
     from bilm.data import Vocabulary
@@ -82,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     checks.check_files(
         path for path in (args.vocab_file, args.embedding_init) if path is not None
     )
-    find_files(args.train_prefix)
+    runs.check_texts(args)
     if not (args.resume or args.overwrite or args.benchmark):
         checks.check_no_run(args.save_dir, args.options)
     saved = runs.find_run(args.save_dir) if args.resume else None

@@ -1,0 +1,60 @@
+"""`bilm finetune`: a new run that starts from the weights of another model."""
+
+import argparse
+
+from bilm.commands import arguments, checks, runs
+from bilm.options import replace_options
+
+NAME = "finetune"
+SUMMARY = "Train a new run that starts from the weights of another model."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the command."""
+    parser.add_argument(
+        "--init_from",
+        required=True,
+        metavar="PATH",
+        help="the folder of a run, the prefix of a checkpoint, or a folder with "
+        "options.json and weights.hdf5 (and softmax_weights.hdf5)",
+    )
+    parser.add_argument(
+        "--init_vocab_file",
+        metavar="FILE",
+        help="vocabulary that model was trained with (default: --vocab_file)",
+    )
+    arguments.add_save_dir(parser, "folder of the new run")
+    arguments.add_vocab_file(parser)
+    arguments.add_text(parser, "--train_prefix", "to train on")
+    arguments.add_length_options(parser)
+    parser.add_argument(
+        "--n_train_tokens",
+        type=arguments.natural,
+        metavar="N",
+        default=0,  # not that of the model: the text is new
+        help="tokens of the text, from which the number of steps follows; 0: they are "
+        "counted",
+    )
+    arguments.add_network_options(parser)
+    arguments.add_run_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train from the weights of the model."""
+    checks.check_files([args.vocab_file])
+    if args.init_vocab_file:
+        checks.check_files([args.init_vocab_file])
+    runs.check_texts(args)
+    checks.check_no_run(args.save_dir, None)
+    from bilm.inheritance import inherited_options, inherited_values, read_ancestor
+    from bilm.training import load_vocab
+
+    n_words = load_vocab(args.vocab_file).size
+    ancestor = read_ancestor(args.init_from, n_words)
+    vocab = runs.open_vocabulary(args.vocab_file, ancestor.options)
+    old_vocab = load_vocab(args.init_vocab_file) if args.init_vocab_file else None
+    names = (*arguments.LENGTH_OPTIONS, "n_train_tokens", *arguments.NETWORK_OPTIONS)
+    given = arguments.options_given(args, names)
+    options = replace_options(inherited_options(ancestor, vocab), **given)
+    values = inherited_values(ancestor, options, vocab, old_vocab, args.seed or 0)
+    return runs.train_on_text(args, options, vocab, initial_values=values)
