@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bilm.errors import InputError
 from bilm.files import replacing
 from bilm.metrics_file import METRICS_FILE, Row, points, read_rows
 from bilm.plots import check_plot
@@ -95,4 +96,7 @@ def _rows(folder: str | os.PathLike[str]) -> list[Row]:
         raise FileNotFoundError(
             f"no {path}: give the folder of a run, where bilm train writes it"
         )
-    return read_rows(path)
+    rows = read_rows(path)
+    if not rows:
+        raise InputError(f"{path} has no line yet: wait for the first one")
+    return rows

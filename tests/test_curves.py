@@ -8,7 +8,7 @@ import pytest
 
 from bilm.cli import main
 from bilm.curves import AXES, PANELS, draw
-from bilm.metrics_file import MetricsFile, read_rows
+from bilm.metrics_file import COLUMNS, MetricsFile, read_rows
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -70,6 +70,9 @@ def test_what_cannot_be_drawn_is_said(
 ) -> None:
     assert main(["plot", str(tmp_path)]) == 2
     assert "metrics.csv: give the folder of a run" in capsys.readouterr().err
+    (tmp_path / "metrics.csv").write_text(",".join(COLUMNS) + "\n")
+    assert main(["plot", str(tmp_path)]) == 2
+    assert "has no line yet" in capsys.readouterr().err
     assert main(["plot", str(folders[0]), "--outfile", str(tmp_path / "c.doc")]) == 2
     assert ".png, .pdf, .svg" in capsys.readouterr().err
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

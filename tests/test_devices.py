@@ -18,7 +18,7 @@ from bilm.commands.runs import n_devices
 from bilm.data import BidirectionalLMDataset
 from bilm.devices import visible_devices
 from bilm.errors import InputError
-from bilm.evaluation import evaluate
+from bilm.evaluation import Evaluator, evaluate
 from bilm.inputs import training_inputs
 from bilm.names import N_CHARACTERS
 from bilm.options import TrainingOptions, replace_options
@@ -188,6 +188,17 @@ def test_a_checkpoint_of_two_replicas_evaluates_as_that_of_one(
     np.testing.assert_allclose(*perplexities, rtol=1e-5)
     slot = Checkpoint(prefix).read_optional(["lm/softmax/W/Adagrad"])
     assert slot["lm/softmax/W/Adagrad"].max() > 1
+
+
+def test_held_out_text_is_evaluated_by_the_variables_of_two_replicas(
+    text: Text, tmp_path: Path
+) -> None:
+    model = options(False, n_layers=1)
+    heldout = open_text(text, model, test=True, shuffle_on_load=False)
+    trainer = Trainer(model, n_replicas=2)
+    found = Evaluator(trainer.network, model, heldout, 5).run()
+    expected = evaluate(model, trainer.save(str(tmp_path), 1.0, 1), heldout, 5)
+    np.testing.assert_allclose(found[:3], expected[:3], rtol=1e-6)
 
 
 def test_more_devices_than_there_are_name_both_numbers(
