@@ -20,7 +20,7 @@ from runs import RUN, Folder, assert_same_end, make_folder
 from bilm.cli import main
 from bilm.options import replace_options, training_dict, write_options
 
-N_KILLS = int(os.environ.get("BILM_KILLS", "3"))
+N_KILLS = int(os.environ.get("BILM_KILLS", "2"))
 EPOCHS_PER_KILL = 2  # of ten steps each
 LONGEST_WAIT = 0.4  # seconds between a checkpoint and a kill
 
