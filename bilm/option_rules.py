@@ -124,6 +124,7 @@ RULES = {
     "warmup_steps": _whole(0),
     "accumulate": _whole(1),
     "reset_state": _one_of(STATE_RESETS),
+    "reset_state_every": _whole(0),
     "sample_softmax": _FLAG,
     "share_embedding_softmax": _FLAG,
     "freeze_embedding": _FLAG,

@@ -135,6 +135,8 @@ class TrainingOptions(ModelOptions):
             up: K times the rows in the memory of one batch.
         reset_state: Where a row's state is zeroed: "never", or "document": where a
             blank line stands between one of its sentences and the next.
+        reset_state_every: Updates after which the states of all rows are zeroed, as by
+            a restart; 0: never.
         sample_softmax: Train with the sampled softmax, else with the full one.
         share_embedding_softmax: Word input only: its embedding is the softmax weights.
         freeze_embedding: Word input only: its embedding keeps its first values, also
@@ -154,6 +156,7 @@ class TrainingOptions(ModelOptions):
     warmup_steps: int = 0
     accumulate: int = 1
     reset_state: str = "never"
+    reset_state_every: int = 0
     sample_softmax: bool = True
     share_embedding_softmax: bool = False
     freeze_embedding: bool = False

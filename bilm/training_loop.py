@@ -220,6 +220,9 @@ class TrainingLoop:
         return learning_rate(self.trainer.options, step, n_steps)
 
     def _step(self, batch: TrainingBatch) -> StepResult:
+        every = self.trainer.options.reset_state_every
+        if every and self.progress.done % every == 0:
+            self.states = self.trainer.zero_states()
         rate = self._rate(self.progress.done)
         self.states, result = self.trainer.step(batch.inputs, self.states, rate)
         self.position = batch.position

@@ -16,7 +16,8 @@ from bilm.evaluation import evaluate
 from bilm.inputs import check_dataset, training_inputs
 from bilm.lstm import Clips, LstmState, LstmWeights, scan, unroll
 from bilm.options import replace_options
-from bilm.training import save_initial_checkpoint
+from bilm.trainer import Trainer
+from bilm.training import save_initial_checkpoint, train
 
 # Two documents of two sentences each, then one of a long sentence.
 TEXT = [["0", "1"], ["2"], [], ["3"], ["4", "5"], [], list("6789")]
@@ -202,3 +203,21 @@ def test_shuffled_sentences_have_no_documents(data: Any) -> None:
     check_dataset(DOCUMENTS, data(DOCUMENTS))
     never = dataclasses.replace(DOCUMENTS, reset_state="never")
     check_dataset(never, data(never, shuffle_on_load=True))
+
+
+def test_states_are_zeroed_every_so_many_steps(
+    data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_zero, step = [], Trainer.step
+
+    def watched(self: Trainer, inputs: Any, states: Any, rate: Any) -> Any:
+        from_zero.append(not any(np.any(part) for part in tf.nest.flatten(states)))
+        return step(self, inputs, states, rate)
+
+    monkeypatch.setattr(Trainer, "step", watched)
+    options = replace_options(DOCUMENTS, reset_state="never", reset_state_every=3)
+    tokens = 8 * options.batch_size * options.unroll_steps
+    options = replace_options(options, n_epochs=1, n_train_tokens=tokens)
+    train(options, data(options), 1, tmp_path / "run", tmp_path / "run")
+    assert [step for step, zero in enumerate(from_zero) if zero] == [0, 3, 6]
+    assert len(from_zero) == 8

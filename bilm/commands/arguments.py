@@ -15,6 +15,7 @@ LENGTH_OPTIONS = (
     "lr_schedule",
     "warmup_steps",
     "reset_state",
+    "reset_state_every",
 )
 NETWORK_OPTIONS = ("dropout", "n_negative_samples_batch", "freeze_embedding")
 _INHERITED = "(default: that of the options)"
@@ -141,6 +142,12 @@ def add_length_options(parser: argparse.ArgumentParser) -> None:
         choices=STATE_RESETS,
         help="document: zero a row's state between two documents, which blank lines "
         f"set apart; needs --no-shuffle {_INHERITED}",
+    )
+    parser.add_argument(
+        "--reset_state_every",
+        type=natural,
+        metavar="STEPS",
+        help=f"zero the states of all rows after so many steps; 0: never {_INHERITED}",
     )
 
 
