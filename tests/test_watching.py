@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from events import read_events, scalars
-from runs import Folder, assert_same_end, make_folder
+from runs import RUN, Folder, assert_same_end, make_folder
 from tiny import counting_sentences, write_lines
 
 from bilm.checkpoint import latest_checkpoint
@@ -20,7 +20,12 @@ from bilm.errors import InputError
 from bilm.evaluation import Evaluation, evaluate
 from bilm.guard import Guard
 from bilm.metrics_file import COLUMNS, MetricsFile, read_rows
-from bilm.options import read_training_options
+from bilm.options import (
+    read_training_options,
+    replace_options,
+    training_dict,
+    write_options,
+)
 from bilm.training import load_vocab
 from bilm.validation import Validation
 
@@ -36,11 +41,19 @@ class Runs(NamedTuple):
     parts: Folder
 
 
+def word_level(path: Path) -> Folder:
+    """Word input takes less time to trace."""
+    folder = make_folder(path)
+    options = replace_options(RUN, char_cnn=None)
+    write_options(path / "run.json", training_dict(options))
+    return folder
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     folders = []
     for stops in ([""], ["--stop_after 7", "--resume"]):
-        folder = make_folder(tmp_path_factory.mktemp("watched"))
+        folder = word_level(tmp_path_factory.mktemp("watched"))
         heldout = write_lines(folder.path / "heldout.txt", HELDOUT)
         for stop in stops:
             assert main(folder.flags(f"{stop} {WATCHED} {heldout}")) == 0
@@ -52,6 +65,7 @@ def rows_of(folder: Folder) -> list[dict[str, str]]:
     return [dict(row) for row in read_rows(folder.save_dir / "metrics.csv")]
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_tests_as_the_log_said(runs: Runs) -> None:
     valid = [row for row in rows_of(runs.whole) if row["valid_perplexity"]]
     assert [row["step"] for row in valid] == ["4", "8", "12", "16", "20"]
@@ -60,7 +74,7 @@ def test_the_best_checkpoint_tests_as_the_log_said(runs: Runs) -> None:
     prefix = latest_checkpoint(folder)
     assert prefix.endswith(f"ckpt-{best['step']}")
     options = read_training_options(folder / "options.json")
-    vocab = load_vocab(runs.whole.path / "vocab.txt", 8)
+    vocab = load_vocab(runs.whole.path / "vocab.txt")
     text = BidirectionalLMDataset(runs.whole.path / "heldout.txt", vocab, test=True)
     result = evaluate(options, prefix, text)
     np.testing.assert_allclose(
@@ -70,6 +84,7 @@ def test_the_best_checkpoint_tests_as_the_log_said(runs: Runs) -> None:
     )
 
 
+@pytest.mark.slow
 def test_metrics_have_what_tensorboard_has(runs: Runs) -> None:
     rows = rows_of(runs.whole)
     events = read_events(runs.whole.path / "logs")
@@ -94,6 +109,7 @@ def test_metrics_have_what_tensorboard_has(runs: Runs) -> None:
     assert {row["bad_steps"] for row in lines} == {"0"}
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(runs: Runs) -> None:
     ends = [latest_checkpoint(folder.save_dir) for folder in runs]
     assert_same_end(ends[1], ends[0])
@@ -114,7 +130,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(runs: Runs) -> None:
 def test_a_run_that_diverges_ends_and_names_what_is_good(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = make_folder(tmp_path)
+    folder = word_level(tmp_path)
     assert main(folder.flags("--learning_rate 1e38 --max_bad_steps 3")) == 2
     told = capsys.readouterr().err
     assert "3 steps in a row" in told and "--learning_rate" in told
