@@ -15,6 +15,8 @@ import tensorflow as tf
 
 from bilm.errors import InputError
 from bilm.files import replacing
+from bilm.names import ADAGRAD, training_variables
+from bilm.options import TrainingOptions
 
 logger = logging.getLogger(__name__)
 
@@ -189,3 +191,26 @@ def _listed(folder: Path) -> list[str]:
     last_first = dict.fromkeys(reversed(names))  # the last mention counts
     names = list(reversed(last_first))
     return [name for name in names if (folder / f"{name}.index").is_file()]
+
+
+def checkpoint_values(
+    options: TrainingOptions, prefix: str, with_slots: bool = True
+) -> dict[str, np.ndarray]:
+    """Values of a checkpoint, by their names in it.
+
+    Args:
+        options: that its variables must fit.
+        prefix: path up to and with the step.
+        with_slots: also slots and step, as far as the checkpoint has them.
+
+    Raises:
+        FileNotFoundError: there is no such checkpoint.
+        InputError: its variables do not fit, or cannot be read.
+    """
+    checkpoint = Checkpoint(prefix)
+    specs = training_variables(options)
+    values = checkpoint.read({spec.name: spec.shape for spec in specs})
+    if with_slots:
+        slots = [f"{spec.name}/{ADAGRAD}" for spec in specs]
+        values |= checkpoint.read_optional([*slots, GLOBAL_STEP])
+    return values

@@ -40,6 +40,20 @@ def make_strategy(n_devices: int) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([d.name for d in found[:n_devices]])
 
 
+def replica_number() -> int:
+    """The replica whose code this is, from 0."""
+    context = tf.distribute.get_replica_context()
+    return int(tf.get_static_value(context.replica_id_in_sync_group))
+
+
+def mean_over_replicas(values: list) -> list:
+    """Of the tensors that each replica calls this with, in all of them."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return values
+    return context.all_reduce(tf.distribute.ReduceOp.MEAN, values)
+
+
 def _split_cpu(count: int) -> None:
     (cpu, *_) = tf.config.list_physical_devices("CPU")
     configuration = [tf.config.LogicalDeviceConfiguration()] * count

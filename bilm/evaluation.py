@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm.auto import tqdm
 
+from bilm.checkpoint import checkpoint_values
 from bilm.errors import InputError
 from bilm.inputs import Dataset, StepInputs, check_dataset, step_inputs
 from bilm.language_model import full_losses
@@ -18,7 +19,6 @@ from bilm.network import Network
 from bilm.options import TrainingOptions, as_training_options
 from bilm.prefetch import Prefetcher
 from bilm.progress import perplexity_of
-from bilm.trainer import checkpoint_values
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bilm.errors import InputError
+from bilm.files import replacing
 from bilm.inputs import TrainingBatch
 from bilm.trainer import StepResult
 
@@ -91,6 +92,19 @@ class Guard:
         self.bad_steps, self._in_a_row = state["bad_steps"], state["in_a_row"]
         self._usual_norm, self._n_norms = state["usual_norm"], state["n_norms"]
 
+    def cut_back(self, step: int) -> None:
+        """Forget the batches of steps after this one, which will be made again."""
+        try:
+            with open(self._batches_file, encoding="utf-8") as file:
+                lines = file.readlines()
+        except FileNotFoundError:
+            return
+        after = [n for n, line in enumerate(lines) if _step_of(line) > step]
+        if after:
+            with replacing(self._batches_file) as partial:
+                with open(partial, "w", encoding="utf-8") as file:
+                    file.writelines(lines[: after[0]])
+
     def _watch(self, step: int, norm: float) -> None:
         usual, known = self._usual_norm, self._n_norms
         if known >= _USUAL_OVER and norm > SPIKE * usual:
@@ -136,3 +150,8 @@ class Guard:
                 file.write(f"step {step}\n" + "".join(f"\t{line}\n" for line in lines))
         except OSError as error:
             logger.warning("%s cannot be written: %s", self._batches_file, error)
+
+
+def _step_of(line: str) -> int:
+    """The step that a line of the batches file begins; 0 for one of its rows."""
+    return int(line.removeprefix("step ")) if line.startswith("step ") else 0

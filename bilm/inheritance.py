@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bilm.checkpoint import INDEX, latest_checkpoint
+from bilm.checkpoint import INDEX, checkpoint_values, latest_checkpoint
 from bilm.errors import InputError
 from bilm.imported_weights import imported_options, imported_values
 from bilm.model_files import OPTIONS_FILE, SOFTMAX_PREFIX, stored_words
 from bilm.names import softmax_variables, training_variables
 from bilm.network import initial_value
 from bilm.options import TrainingOptions, read_training_options, replace_options
-from bilm.trainer import checkpoint_values
 from bilm.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

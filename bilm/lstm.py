@@ -1,11 +1,10 @@
-"""The LSTM with projection, run over time in three ways, with one step.
+"""The LSTM with projection: one step, and two ways to run it in a loop over time.
 
 Letters: T time steps, B rows, I input size, D `projection_dim`, H `dim`.
 
-`unroll` repeats the step T times in the graph, with a gradient written by hand, for
-training. `scan` loops over any number of steps and respects each row's length, for
-prediction. Both compute the input's share of the gates for all steps in one product.
-`scan_lanes` runs rows that hold many sequences each, for prediction in bulk.
+`scan` loops over any number of steps and respects each row's length, for prediction.
+`scan_lanes` runs rows that hold many sequences each, for prediction in bulk. A third
+way, `bilm.unrolled_lstm`, is for training.
 
 Source: Sak, Senior and Beaufays 2014, "Long Short-Term Memory Recurrent Neural Network
 Architectures for Large Scale Acoustic Modeling".
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from bilm.products import product, product_over_rows
+from bilm.products import product
 
 FORGET_BIAS = 1.0  # added to the forget gate here, and part of no file
 
@@ -46,7 +45,7 @@ class LstmState(NamedTuple):
 Step = Callable[[tf.Tensor, LstmState], LstmState]  # its number, the state before
 
 
-class _Activations(NamedTuple):
+class Activations(NamedTuple):
     """What the gradient of one step needs."""
 
     i: tf.Tensor  # [B, H] input gate, after the sigmoid; so are f and o
@@ -62,50 +61,6 @@ class _Activations(NamedTuple):
 def zero_state(rows: Any, dim: int, projection_dim: int) -> LstmState:
     """The state at the start of a text, for `rows` rows."""
     return LstmState(tf.zeros([rows, dim]), tf.zeros([rows, projection_dim]))
-
-
-def unroll(
-    inputs: tf.Tensor,
-    state: LstmState,
-    weights: LstmWeights,
-    clips: Clips,
-    keep: tf.Tensor | None = None,
-) -> tuple[tf.Tensor, LstmState]:
-    """Run T steps, statically unrolled.
-
-    Args:
-        inputs: [T, B, I] with T known when the graph is built.
-        state: the state before the first step.
-        weights: of this layer.
-        clips: limits of the layer.
-        keep: float32 [T, B, 1], 0 where a row's state is zeroed before the step, else
-            1; None for 1 everywhere.
-
-    Returns:
-        Outputs m of each step [T, B, D], and the state after the last one.
-    """
-    kept = None if keep is None else tf.unstack(keep)
-    kernel = tf.convert_to_tensor(weights.kernel)
-    bias = tf.convert_to_tensor(weights.bias)
-    tensors = [inputs, *state, kernel, bias]
-    if weights.projection is not None:
-        tensors.append(tf.convert_to_tensor(weights.projection))
-
-    @tf.custom_gradient
-    def run(x: tf.Tensor, c: tf.Tensor, m: tf.Tensor, *weight: tf.Tensor) -> Any:
-        layer = LstmWeights(weight[0], weight[1], (*weight, None)[2])
-        outputs, final, saved = _unroll_forward(x, LstmState(c, m), layer, clips, kept)
-
-        def gradient(d_outputs: tf.Tensor, d_c: tf.Tensor, d_m: tf.Tensor) -> Any:
-            final_gradient = LstmState(d_c, d_m)
-            return _unroll_backward(
-                x, LstmState(c, m), layer, clips, kept, saved, d_outputs, final_gradient
-            )
-
-        return (outputs, *final), gradient
-
-    outputs, c, m = run(*tensors)
-    return outputs, LstmState(c, m)
 
 
 def scan(
@@ -131,11 +86,11 @@ def scan(
         Outputs m of each step [T, B, D] (after a row's end its last m, repeated), and
         each row's state after its last real step.
     """
-    gates, recurrent = _input_gates(inputs, weights)
+    gates, recurrent = input_gates(inputs, weights)
 
     def step(t: tf.Tensor, old: LstmState) -> LstmState:
-        old = old if keep is None else _times(old, keep[t])
-        new, _ = _step(gates[t], old, recurrent, weights.projection, clips)
+        old = old if keep is None else times(old, keep[t])
+        new, _ = run_step(gates[t], old, recurrent, weights.projection, clips)
         return new if lengths is None else _where(t < lengths, new, old)
 
     steps = tf.shape(inputs)[0]
@@ -180,8 +135,12 @@ def scan_lanes(
 
 def _one_lane_cell(inputs: tf.Tensor, weights: LstmWeights, clips: Clips) -> Step:
     """The inputs of one lane are a matrix, worth a product of its own."""
-    gates, recurrent = _input_gates(inputs, weights)
-    return lambda t, old: _step(gates[t], old, recurrent, weights.projection, clips)[0]
+    gates, recurrent = input_gates(inputs, weights)
+
+    def cell(t: tf.Tensor, old: LstmState) -> LstmState:
+        return run_step(gates[t], old, recurrent, weights.projection, clips)[0]
+
+    return cell
 
 
 def _lanes_cell(inputs: tf.Tensor, weights: LstmWeights, clips: Clips) -> Step:
@@ -222,27 +181,25 @@ def _where(rows: tf.Tensor, state: LstmState, other: LstmState) -> LstmState:
     )
 
 
-def _times(state: LstmState, factors: tf.Tensor) -> LstmState:
+def times(state: LstmState, factors: tf.Tensor) -> LstmState:
     """Each row of the state times its factor [B, 1]."""
     return LstmState(state.c * factors, state.m * factors)
 
 
-def _input_gates(
-    inputs: tf.Tensor, weights: LstmWeights
-) -> tuple[tf.Tensor, tf.Tensor]:
+def input_gates(inputs: tf.Tensor, weights: LstmWeights) -> tuple[tf.Tensor, tf.Tensor]:
     """Share of the inputs in the gates [T, B, 4H], and the kernel's state rows."""
     size = inputs.shape[-1]
     kernel = tf.convert_to_tensor(weights.kernel)
     return product(inputs, kernel[:size]) + weights.bias, kernel[size:]
 
 
-def _step(
+def run_step(
     gates: tf.Tensor,
     state: LstmState,
     recurrent: tf.Tensor,
     projection: tf.Tensor | None,
     clips: Clips,
-) -> tuple[LstmState, _Activations]:
+) -> tuple[LstmState, Activations]:
     """One step from the inputs' share of the gates [B, 4H]."""
     gates += product(state.m, recurrent)
     return _cell(gates, state.c, projection, clips)
@@ -250,150 +207,21 @@ def _step(
 
 def _cell(
     gates: tf.Tensor, c: tf.Tensor, projection: tf.Tensor | None, clips: Clips
-) -> tuple[LstmState, _Activations]:
+) -> tuple[LstmState, Activations]:
     """One step from the gates [B, 4H] and the cell before."""
     i, j, f, o = tf.split(gates, 4, axis=1)
     i, j = tf.sigmoid(i), tf.tanh(j)
     f, o = tf.sigmoid(f + FORGET_BIAS), tf.sigmoid(o)
     cell = f * c + i * j
-    clipped_cell = _clip(cell, clips.cell)
+    clipped_cell = clip(cell, clips.cell)
     tanh_cell = tf.tanh(clipped_cell)
     hidden = projected = m = o * tanh_cell
     if projection is not None:
         projected = product(hidden, projection)
-        m = _clip(projected, clips.projection)
-    saved = _Activations(i, j, f, o, cell, tanh_cell, hidden, projected)
+        m = clip(projected, clips.projection)
+    saved = Activations(i, j, f, o, cell, tanh_cell, hidden, projected)
     return LstmState(clipped_cell, m), saved
 
 
-def _clip(values: tf.Tensor, limit: float | None) -> tf.Tensor:
+def clip(values: tf.Tensor, limit: float | None) -> tf.Tensor:
     return values if limit is None else tf.clip_by_value(values, -limit, limit)
-
-
-def _clip_gradient(
-    gradient: tf.Tensor, values: tf.Tensor, limit: float | None
-) -> tf.Tensor:
-    """Gradient of `_clip`: none where the value was beyond the limit."""
-    if limit is None:
-        return gradient
-    return tf.where(tf.abs(values) <= limit, gradient, tf.zeros_like(gradient))
-
-
-def _unroll_forward(
-    inputs: tf.Tensor,
-    state: LstmState,
-    weights: LstmWeights,
-    clips: Clips,
-    keep: list[tf.Tensor] | None,
-) -> tuple[tf.Tensor, LstmState, list[_Activations]]:
-    gates, recurrent = _input_gates(inputs, weights)
-    outputs, saved = [], []
-    for t, step_gates in enumerate(tf.unstack(gates)):
-        state = state if keep is None else _times(state, keep[t])
-        state, activations = _step(
-            step_gates, state, recurrent, weights.projection, clips
-        )
-        outputs.append(state.m)
-        saved.append(activations)
-    return tf.stack(outputs), state, saved
-
-
-def _unroll_backward(
-    inputs: tf.Tensor,
-    state: LstmState,
-    weights: LstmWeights,
-    clips: Clips,
-    keep: list[tf.Tensor] | None,
-    saved: list[_Activations],
-    d_outputs: tf.Tensor,
-    d_final: LstmState,
-) -> list[tf.Tensor]:
-    """Gradients of inputs, state c, state m, kernel, bias and projection, in order.
-
-    The loop over time leaves only what depends on the step after; each weight's
-    gradient is then one product over all T * B steps.
-    """
-    recurrent = weights.kernel[inputs.shape[-1] :]
-    before = _states_before(state, weights, clips, keep, saved)
-    d_c, d_m = d_final
-    d_gates: list[tf.Tensor] = []
-    d_projected: list[tf.Tensor] = []
-    for t, d_output in reversed(list(enumerate(tf.unstack(d_outputs)))):
-        step = saved[t]
-        d_hidden = d_m + d_output
-        if weights.projection is not None:
-            d_projected.insert(
-                0, _clip_gradient(d_hidden, step.projected, clips.projection)
-            )
-            d_hidden = product(d_projected[0], weights.projection, transpose=True)
-        d_gate, d_c = _step_gradient(step, before[t].c, d_hidden, d_c, clips)
-        d_gates.insert(0, d_gate)
-        d_m = product(d_gate, recurrent, transpose=True)
-        if keep is not None:
-            d_c, d_m = _times(LstmState(d_c, d_m), keep[t])
-    d_inputs, d_kernel, d_bias = _products_over_time(
-        inputs, [state.m for state in before], weights, tf.stack(d_gates)
-    )
-    gradients = [d_inputs, d_c, d_m, d_kernel, d_bias]
-    if weights.projection is not None:
-        hidden = tf.stack([step.hidden for step in saved])
-        dtype = weights.projection.dtype
-        gradients.append(product_over_rows(hidden, tf.stack(d_projected), dtype))
-    return gradients
-
-
-def _states_before(
-    state: LstmState,
-    weights: LstmWeights,
-    clips: Clips,
-    keep: list[tf.Tensor] | None,
-    saved: list[_Activations],
-) -> list[LstmState]:
-    """The state that each step began with."""
-    limit = None if weights.projection is None else clips.projection
-    states = [state] + [
-        LstmState(_clip(step.cell, clips.cell), _clip(step.projected, limit))
-        for step in saved[:-1]
-    ]
-    if keep is None:
-        return states
-    return [_times(each, k) for each, k in zip(states, keep, strict=True)]
-
-
-def _step_gradient(
-    step: _Activations,
-    previous_cell: tf.Tensor,
-    d_hidden: tf.Tensor,
-    d_clipped_cell: tf.Tensor,
-    clips: Clips,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Gradients of the gates before their activation [B, 4H], and of the cell before.
-
-    With s the sigmoid of x, ds/dx = s (1 - s); with h its tanh, dh/dx = 1 - h^2.
-    """
-    d_cell = d_clipped_cell + d_hidden * step.o * (1 - tf.square(step.tanh_cell))
-    d_cell = _clip_gradient(d_cell, step.cell, clips.cell)
-    d_gates = [
-        d_cell * step.j * step.i * (1 - step.i),
-        d_cell * step.i * (1 - tf.square(step.j)),
-        d_cell * previous_cell * step.f * (1 - step.f),
-        d_hidden * step.tanh_cell * step.o * (1 - step.o),
-    ]
-    return tf.concat(d_gates, 1), d_cell * step.f
-
-
-def _products_over_time(
-    inputs: tf.Tensor,
-    outputs: list[tf.Tensor],
-    weights: LstmWeights,
-    d_gates: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Gradients of inputs [T, B, I], kernel and bias from those of all gates.
-
-    `outputs` are m [B, D] before each step.
-    """
-    states = tf.stack(outputs)  # [T, B, D]
-    d_inputs = product(d_gates, weights.kernel[: inputs.shape[-1]], transpose=True)
-    dtype = weights.kernel.dtype
-    d_kernel = product_over_rows(tf.concat([inputs, states], 2), d_gates, dtype)
-    return d_inputs, d_kernel, tf.reduce_sum(d_gates, [0, 1])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bilm.checkpoint import INDEX, latest_checkpoint
+from bilm.checkpoint import INDEX, checkpoint_values, latest_checkpoint
 from bilm.errors import InputError
 from bilm.files import check_no_input
 from bilm.imported_weights import imported_options, imported_values
@@ -25,7 +25,7 @@ from bilm.options import (
     training_dict,
     write_options,
 )
-from bilm.trainer import Trainer, checkpoint_values
+from bilm.trainer import Trainer
 from bilm.vocabulary import Vocabulary
 from bilm.weights import dataset_shapes, write_weights
 

@@ -22,11 +22,11 @@ from bilm.lstm import (
     LstmWeights,
     scan,
     scan_lanes,
-    unroll,
     zero_state,
 )
 from bilm.names import VariableSpec, lstm_variables
 from bilm.options import CharCnnOptions, ModelOptions
+from bilm.unrolled_lstm import unroll
 
 # [K][N]: the state of each layer of each direction.
 BilmState = tuple[tuple[LstmState, ...], ...]
@@ -139,7 +139,8 @@ class Network(tf.Module):
             inputs: for each direction token vectors [T, B, D].
             state: before the first step.
             dropout: `Dropout` or `no_dropout`.
-            keep: for each direction as in `bilm.lstm.unroll`; None: states are kept.
+            keep: for each direction as in `bilm.unrolled_lstm.unroll`; None: states
+                are kept.
 
         Returns:
             Last layer's outputs [T, B, D] of each direction, and the state after.

@@ -13,8 +13,8 @@ from bilm.adagrad import (
     clip_by_global_norm,
     join_duplicates,
 )
-from bilm.checkpoint import GLOBAL_STEP, TRAIN_PERPLEXITY, Checkpoint, write_checkpoint
-from bilm.devices import make_strategy
+from bilm.checkpoint import GLOBAL_STEP, TRAIN_PERPLEXITY, write_checkpoint
+from bilm.devices import make_strategy, mean_over_replicas, replica_number
 from bilm.gradient_sums import GradientSums
 from bilm.inputs import StepInputs
 from bilm.language_model import (
@@ -211,7 +211,7 @@ class Trainer:
         """Add up the gradients of a piece on each replica; returns the states after."""
 
         def replica() -> BilmState:
-            mine = _replica_number()
+            mine = replica_number()
             seed = _piece_seed(place, start + mine)
             batch, gradients = self._gradients(inputs[mine], states[mine], seed)
             self._sums.add(tf.reduce_mean(batch.losses), gradients)
@@ -235,7 +235,7 @@ class Trainer:
         """
 
         def replica() -> tuple[list[BilmState], StepResult]:
-            mine = _replica_number()
+            mine = replica_number()
             seed = _piece_seed(place, start + mine)
             batch, gradients = self._gradients(inputs[mine], states[mine], seed)
             result = self._apply(batch, gradients, rate)
@@ -277,7 +277,7 @@ class Trainer:
     ) -> StepResult:
         """Update the variables by the gradients of all pieces, this one the last."""
         means = self._sums.means(tf.reduce_mean(batch.losses), gradients)
-        loss, *gradients = _mean_over_replicas(means)
+        loss, *gradients = mean_over_replicas(means)
         gradients = [self.loss_scale.divide(join_duplicates(g)) for g in gradients]
         clipped, norms, norm = clip_by_global_norm(
             gradients, self.options.all_clip_norm_val
@@ -293,29 +293,6 @@ class Trainer:
         return StepResult(loss, finite, norm, norms, batch.vectors, batch.outputs)
 
 
-def checkpoint_values(
-    options: TrainingOptions, prefix: str, with_slots: bool = True
-) -> dict[str, np.ndarray]:
-    """Values of a checkpoint, by their names in it.
-
-    Args:
-        options: that its variables must fit.
-        prefix: path up to and with the step.
-        with_slots: also slots and step, as far as the checkpoint has them.
-
-    Raises:
-        FileNotFoundError: there is no such checkpoint.
-        InputError: its variables do not fit, or cannot be read.
-    """
-    checkpoint = Checkpoint(prefix)
-    specs = training_variables(options)
-    values = checkpoint.read({spec.name: spec.shape for spec in specs})
-    if with_slots:
-        slots = [f"{spec.name}/{ADAGRAD}" for spec in specs]
-        values |= checkpoint.read_optional([*slots, GLOBAL_STEP])
-    return values
-
-
 def _dense_where_smaller(gradient: Gradient, variable: tf.Variable) -> Gradient:
     """The characters' table has fewer rows than a batch has characters."""
     if variable.shape[0] <= N_CHARACTERS:
@@ -327,18 +304,6 @@ def _choose(condition: tf.Tensor, state: BilmState, other: BilmState) -> BilmSta
     return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), state, other)
 
 
-def _replica_number() -> int:
-    context = tf.distribute.get_replica_context()
-    return int(tf.get_static_value(context.replica_id_in_sync_group))
-
-
 def _piece_seed(place: tf.Tensor, piece: tf.Tensor) -> tf.Tensor:
     """Masks differ between pieces: their rows are different rows."""
     return tf.random.experimental.stateless_fold_in(place, piece)
-
-
-def _mean_over_replicas(values: list) -> list:
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
-        return values
-    return context.all_reduce(tf.distribute.ReduceOp.MEAN, values)

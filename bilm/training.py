@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bilm.checkpoint import latest_checkpoint
+from bilm.checkpoint import checkpoint_values, latest_checkpoint
 from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
@@ -27,9 +27,10 @@ from bilm.options import (
     training_dict,
 )
 from bilm.progress import Schedule
+from bilm.run_settings import RunSettings
 from bilm.saved_run import BEST, SavedRun, find_saved_run, remove_run
-from bilm.trainer import Trainer, checkpoint_values
-from bilm.training_loop import RunSettings, TrainingLoop
+from bilm.trainer import Trainer
+from bilm.training_loop import TrainingLoop
 from bilm.word_vectors import initial_embedding
 
 __all__ = [
@@ -81,7 +82,7 @@ def train(
         resume: go on with the run in `tf_save_dir` from its last checkpoint, as if it
             had not stopped; begin one where there is none yet.
         overwrite: remove the run in `tf_save_dir` before the first step.
-        **settings: fields of `bilm.training_loop.RunSettings`.
+        **settings: fields of `bilm.run_settings.RunSettings`.
 
     Returns:
         Prefix of the last checkpoint.

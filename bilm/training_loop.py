@@ -4,17 +4,16 @@ Each part of a run has a module of its own; the loop brings them together, and d
 when a line, a checkpoint or the end is due.
 """
 
-import dataclasses
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from bilm.checkpoint import checkpoint_prefix, remove_unfinished
 from bilm.evaluation import Evaluator
 from bilm.fingerprint import Fingerprint
-from bilm.guard import MAX_BAD_STEPS, Guard
+from bilm.guard import Guard
 from bilm.inputs import Dataset, TrainingBatch
 from bilm.intervals import as_interval
 from bilm.learning_rate import learning_rate
@@ -23,6 +22,7 @@ from bilm.model_files import OPTIONS_FILE
 from bilm.options import training_dict, write_options
 from bilm.prefetch import Prefetcher
 from bilm.progress import Progress, Schedule
+from bilm.run_settings import RunSettings
 from bilm.run_state import RunState, write_run_state
 from bilm.saved_run import BAD_BATCHES, BEST
 from bilm.saver import Saver
@@ -31,49 +31,6 @@ from bilm.trainer import StepResult, Trainer
 from bilm.validation import Validation
 
 logger = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True)
-class RunSettings:
-    """How a run goes, not what it trains.
-
-    Attributes:
-        seed: of initial values, dropout and negative samples; None for a new one, or
-            for that of the run that goes on.
-        checkpoint_every: steps between two checkpoints, or minutes such as `"30m"`; the
-            last step has one too.
-        keep: number of last checkpoints that are kept.
-        log_every: steps between two log lines and TensorBoard points.
-        mixed_precision: `bfloat16` or `float16` for the products of encoder and LSTM
-            layers; variables, states, softmax, loss and clipping stay float32.
-        jit_compile: compile the LSTM layers by XLA.
-        stop_after: steps after which this process stops with a checkpoint, or minutes
-            such as `"90m"`; None for the end of the training.
-        stop_requested: asked after each step whether to stop with a checkpoint.
-        max_bad_steps: steps in a row without a finite loss and gradient, with which the
-            run ends.
-        valid_every: steps between two evaluations of held-out text; the last step has
-            one too.
-        patience: evaluations in a row without a better one, with which the run ends;
-            None for no limit.
-    """
-
-    seed: int | None = None
-    checkpoint_every: int | str = 1250
-    keep: int = 5
-    log_every: int = 100
-    mixed_precision: str | None = None
-    jit_compile: bool = False
-    stop_after: int | str | None = None
-    stop_requested: Callable[[], bool] = lambda: False
-    max_bad_steps: int = MAX_BAD_STEPS
-    valid_every: int = 1250
-    patience: int | None = None
-
-    def __post_init__(self) -> None:
-        as_interval("checkpoint_every", self.checkpoint_every)
-        if self.stop_after is not None:
-            as_interval("stop_after", self.stop_after)
 
 
 class Part(Protocol):
@@ -172,6 +129,7 @@ class TrainingLoop:
     def cut_back(self) -> None:
         """Remove what was written after the step from which the run goes on."""
         self.summaries.cut_back()
+        self.guard.cut_back(self.trainer.global_step)
         remove_unfinished(self._save_dir, self.trainer.global_step)
 
     def run(self, inputs: Iterable[TrainingBatch]) -> str:

@@ -14,10 +14,11 @@ from bilm.data import LMDataset, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import evaluate
 from bilm.inputs import check_dataset, training_inputs
-from bilm.lstm import Clips, LstmState, LstmWeights, scan, unroll
+from bilm.lstm import Clips, LstmState, LstmWeights, scan
 from bilm.options import replace_options
 from bilm.trainer import Trainer
 from bilm.training import save_initial_checkpoint, train
+from bilm.unrolled_lstm import unroll
 
 # Two documents of two sentences each, then one of a long sentence.
 TEXT = [["0", "1"], ["2"], [], ["3"], ["4", "5"], [], list("6789")]

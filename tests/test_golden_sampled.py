@@ -12,11 +12,12 @@ import pytest
 import small
 import tensorflow as tf
 
+from bilm.checkpoint import checkpoint_values
 from bilm.data import BidirectionalLMDataset, LMDataset
 from bilm.inputs import StepInputs, step_inputs
 from bilm.names import ADAGRAD
 from bilm.options import read_training_options
-from bilm.trainer import Trainer, checkpoint_values
+from bilm.trainer import Trainer
 from bilm.training import load_vocab
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden"

@@ -12,13 +12,13 @@ from bilm.lstm import (
     Clips,
     LstmState,
     LstmWeights,
-    _step,
+    run_step,
     scan,
     scan_lanes,
-    unroll,
     zero_state,
 )
 from bilm.products import product
+from bilm.unrolled_lstm import unroll
 
 T, B, SIZE, H = 6, 3, 4, 7  # SIZE of an input
 NO_CLIPS = Clips(None, None)
@@ -115,7 +115,7 @@ def steps_by_tensorflow(
     outputs = []
     for each in tf.unstack(gates):
         kernel_of_state = weights.kernel[SIZE:]
-        state, _ = _step(each, state, kernel_of_state, weights.projection, clips)
+        state, _ = run_step(each, state, kernel_of_state, weights.projection, clips)
         outputs.append(state.m)
     return tf.stack(outputs), state
 

@@ -17,8 +17,8 @@ from bilm.errors import InputError
 from bilm.event_files import cut_back
 from bilm.intervals import as_interval
 from bilm.loss_scale import LossScale
+from bilm.run_settings import RunSettings
 from bilm.saver import PAUSES, Saver
-from bilm.training_loop import RunSettings
 
 FULL = OSError(28, "No space left on device", "run")
 

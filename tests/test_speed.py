@@ -26,6 +26,7 @@ from tiny import (
 )
 
 import bilm.loss_scale
+from bilm.checkpoint import checkpoint_values
 from bilm.cli import main
 from bilm.data import BidirectionalLMDataset
 from bilm.encoder import Affine
@@ -34,7 +35,7 @@ from bilm.options import TrainingOptions, read_training_options
 from bilm.sampler import LogUniformSampler
 from bilm.softmax import full_softmax_loss_in_pieces
 from bilm.speed import measure_training
-from bilm.trainer import Trainer, checkpoint_values
+from bilm.trainer import Trainer
 from bilm.training import load_vocab, training_schedule
 
 UNUSUAL = 1009  # words of a vocabulary, a size that no other tensor has

@@ -249,3 +249,14 @@ def test_metrics_that_cannot_be_written_are_said_once(
     for step in (1, 2):
         metrics.write(step=step)
     assert len(caplog.messages) == 1 and "cannot be written" in caplog.text
+
+
+def test_batches_of_steps_to_be_made_again_are_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_text("step 4\n\tstep 9 b\nstep 7\n\tc d\nstep 12\n\te\n")
+    guard = Guard(3, path, lambda: "")
+    guard.cut_back(7)
+    assert path.read_text() == "step 4\n\tstep 9 b\nstep 7\n\tc d\n"
+    guard.cut_back(4)
+    assert path.read_text() == "step 4\n\tstep 9 b\n"
+    Guard(3, tmp_path / "none.txt", lambda: "").cut_back(0)

@@ -1,0 +1,50 @@
+"""How a training run goes: when it saves, reports, evaluates and stops."""
+
+import dataclasses
+from collections.abc import Callable
+
+from bilm.guard import MAX_BAD_STEPS
+from bilm.intervals import as_interval
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings:
+    """How a run goes, not what it trains.
+
+    Attributes:
+        seed: of initial values, dropout and negative samples; None for a new one, or
+            for that of the run that goes on.
+        checkpoint_every: steps between two checkpoints, or minutes such as `"30m"`; the
+            last step has one too.
+        keep: number of last checkpoints that are kept.
+        log_every: steps between two log lines and TensorBoard points.
+        mixed_precision: `bfloat16` or `float16` for the products of encoder and LSTM
+            layers; variables, states, softmax, loss and clipping stay float32.
+        jit_compile: compile the LSTM layers by XLA.
+        stop_after: steps after which this process stops with a checkpoint, or minutes
+            such as `"90m"`; None for the end of the training.
+        stop_requested: asked after each step whether to stop with a checkpoint.
+        max_bad_steps: steps in a row without a finite loss and gradient, with which the
+            run ends.
+        valid_every: steps between two evaluations of held-out text; the last step has
+            one too.
+        patience: evaluations in a row without a better one, with which the run ends;
+            None for no limit.
+    """
+
+    seed: int | None = None
+    checkpoint_every: int | str = 1250
+    keep: int = 5
+    log_every: int = 100
+    mixed_precision: str | None = None
+    jit_compile: bool = False
+    stop_after: int | str | None = None
+    stop_requested: Callable[[], bool] = lambda: False
+    max_bad_steps: int = MAX_BAD_STEPS
+    valid_every: int = 1250
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        as_interval("checkpoint_every", self.checkpoint_every)
+        if self.stop_after is not None:
+            as_interval("stop_after", self.stop_after)
