@@ -187,7 +187,8 @@ def perplexities(losses: np.ndarray, n_tokens: int, seconds: float) -> Evaluatio
             "forward perplexity is %.4g and backward %.4g: training carries its states "
             "on for ever and never comes back to the zero state, from which this "
             "evaluation starts; restart the training from this checkpoint for some "
-            "hundred steps, which start from zero again",
+            "hundred steps, which start from zero again, or train with "
+            "--reset_state_every",
             *of_directions,
         )
     return Evaluation(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bilm.checkpoint import checkpoint_values, latest_checkpoint
+from bilm.checkpoint import INDEX, checkpoint_values, latest_checkpoint
 from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
@@ -116,6 +116,8 @@ def train(
     loop = TrainingLoop(trainer, schedule, how, made_of, save_dir, log_dir, valid_data)
     if resume:
         _resume(loop, saved)
+    if saved is None and valid_data is not None:
+        _warn_of_best(os.path.join(save_dir, BEST))
     step = trainer.global_step
     inputs = training_inputs(checked, data, n_gpus, [seed, step], loop.position)
     prefix = loop.run(inputs)
@@ -205,6 +207,15 @@ def _resume(loop: TrainingLoop, saved: SavedRun | None) -> None:
             "samples and dropout than with as many as before",
             loop.trainer.n_replicas,
             saved.n_devices,
+        )
+
+
+def _warn_of_best(folder: str) -> None:
+    if os.path.exists(os.path.join(folder, INDEX)):
+        logger.warning(
+            "%s is of a run before, and will be replaced when this one evaluates its "
+            "held-out text; move it to keep it",
+            folder,
         )
 
 

@@ -13,6 +13,7 @@ from events import read_events, scalars
 from runs import RUN, Folder, assert_same_end, make_folder
 from tiny import counting_sentences, write_lines
 
+from bilm import training
 from bilm.checkpoint import latest_checkpoint
 from bilm.cli import main
 from bilm.data import BidirectionalLMDataset
@@ -260,3 +261,14 @@ def test_batches_of_steps_to_be_made_again_are_forgotten(tmp_path: Path) -> None
     guard.cut_back(4)
     assert path.read_text() == "step 4\n\tstep 9 b\n"
     Guard(3, tmp_path / "none.txt", lambda: "").cut_back(0)
+
+
+def test_the_best_checkpoint_of_a_run_before_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    training._warn_of_best(str(tmp_path))
+    assert not caplog.messages
+    (tmp_path / "checkpoint").write_text("")
+    training._warn_of_best(str(tmp_path))
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path} is of a run before, and will be replaced")
