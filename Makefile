@@ -26,7 +26,7 @@ test: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/python -m pytest --doctest-modules bilm tests
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --doctest-modules bilm tests
 
 clean:
 	rm -rf $(VENV) demo build dist *.egg-info

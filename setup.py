@@ -30,6 +30,7 @@ setup(
             "matplotlib>=3.8",
             "mypy>=1.8",
             "pytest>=8",
+            "pytest-xdist>=3.5",
             "ruff>=0.6",
         ],
     },
