@@ -41,8 +41,8 @@ def dump_weights(
 ) -> str:
     """Write the last checkpoint's weights as HDF5, and prediction options beside them.
 
-    The options go to `options.json` in the folder of `outfile`; where that is the
-    training folder, whose own options stay, to `STEM_options.json`.
+    The options go to `options.json` in the folder of `outfile`; where there are options
+    of a training, which stay, to `STEM_options.json`.
 
     Args:
         tf_save_dir: folder of the run.
@@ -69,12 +69,17 @@ def dump_weights(
         write_weights(softmax_file, softmax_variables(options), values)
         logger.info("wrote %s", softmax_file)
     stem = os.path.splitext(name)[0]
-    in_training = os.path.samefile(folder, tf_save_dir)
-    options_name = f"{stem}_{OPTIONS_FILE}" if in_training else OPTIONS_FILE
+    taken = _holds_training(os.path.join(folder, OPTIONS_FILE))
+    options_name = f"{stem}_{OPTIONS_FILE}" if taken else OPTIONS_FILE
     options_path = os.path.join(folder, options_name)
     write_options(options_path, prediction_dict(options))
     logger.info("wrote %s and %s from %s", outfile, options_path, prefix)
     return options_path
+
+
+def _holds_training(options_file: str) -> bool:
+    """Whether there are options of a training."""
+    return os.path.exists(options_file) and "batch_size" in read_object(options_file)[0]
 
 
 def import_weights(

@@ -59,9 +59,13 @@ def on_devices(
 ) -> TrainingOptions:
     """The options with the run's rows dealt out to so many devices.
 
+    On as many as before, the rows are those that the options say.
+
     Raises:
         InputError: the rows cannot be divided by the devices.
     """
+    if n_devices == saved.n_devices:
+        return options
     rows = saved.fingerprint.rows_of_all_devices
     n_pieces = n_devices * options.accumulate
     if rows % n_pieces:

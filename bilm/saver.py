@@ -15,6 +15,9 @@ PAUSES = (10, 60, 300, 900, 1800, 3600, 3600)
 training goes on."""
 
 
+HURRIED = 3  # more attempts where a signal is to end the run
+
+
 class Saver:
     """Writes checkpoints; a full disk or a lost folder is no reason to end at once.
 
@@ -40,6 +43,7 @@ class Saver:
         self.failures = 0
         self._write, self._clock, self._sleep = write, clock, sleep
         self._again = 0.0  # when to try again
+        self._hurries = False
 
     @property
     def waits(self) -> bool:
@@ -67,14 +71,33 @@ class Saver:
         self.failures = 0
         return True
 
-    def insist(self) -> None:
+    def insist(self, in_a_hurry: Callable[[], bool] = lambda: False) -> None:
         """Write a checkpoint, and wait as long as it cannot be written.
+
+        Args:
+            in_a_hurry: asked each second; once it is so, there are `HURRIED` attempts
+                more, the first at once and the others after the shortest pause.
 
         Raises:
             InputError: no attempt worked.
         """
+        left = HURRIED
         while not self.save():
-            self._sleep(max(0.0, self._again - self._clock()))
+            left -= self._hurries
+            if not left:
+                raise InputError(
+                    "the run was to stop, but no checkpoint can be written; the last "
+                    f"one is {self.prefix or 'none'}"
+                )
+            self._wait(in_a_hurry)
+
+    def _wait(self, in_a_hurry: Callable[[], bool]) -> None:
+        """Until the next attempt is due, or the hurry begins."""
+        while self.waits:
+            if in_a_hurry() and not self._hurries:
+                self._hurries = True
+                return
+            self._sleep(min(1.0, self._again - self._clock()))
 
     def _failed(self, error: Exception) -> None:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -85,7 +108,7 @@ class Saver:
                 f"no checkpoint can be written ({reason}), tried {attempts} times in "
                 f"{sum(PAUSES) // 60} minutes; the last one is {self.prefix or 'none'}"
             ) from error
-        pause = PAUSES[self.failures - 1]
+        pause = PAUSES[0 if self._hurries else self.failures - 1]
         self._again = self._clock() + pause
         logger.warning(
             "a checkpoint cannot be written (%s): attempt %d of %d, the next in %d s",

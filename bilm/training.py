@@ -118,6 +118,8 @@ def train(
         _resume(loop, saved)
     if saved is None and valid_data is not None:
         _warn_of_best(os.path.join(save_dir, BEST))
+    elif initial_values:
+        loop.save_first()  # what the run inherits is to be found by a resume
     step = trainer.global_step
     inputs = training_inputs(checked, data, n_gpus, [seed, step], loop.position)
     prefix = loop.run(inputs)
@@ -222,7 +224,8 @@ def _warn_of_best(folder: str) -> None:
 def _say_what_is_next(loop: TrainingLoop, save_dir: str) -> None:
     if not loop.done:
         logger.info(
-            "stopped after step %d; to go on, give the same command with --resume",
+            "stopped after step %d; to go on: bilm train --resume with the same "
+            "--save_dir, --vocab_file and --train_prefix, and the same other flags",
             loop.trainer.global_step,
         )
         return

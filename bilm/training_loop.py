@@ -132,6 +132,10 @@ class TrainingLoop:
         self.guard.cut_back(self.trainer.global_step)
         remove_unfinished(self._save_dir, self.trainer.global_step)
 
+    def save_first(self) -> None:
+        """Write a checkpoint of the values that the run begins with."""
+        self.saver.save()
+
     def run(self, inputs: Iterable[TrainingBatch]) -> str:
         """Make all steps, or those until it is to stop; returns the last prefix."""
         self._begin, before = time.monotonic(), self.progress.done
@@ -152,7 +156,7 @@ class TrainingLoop:
                 if self.done or self._stops(before):
                     break
             if self._saved_step != self.trainer.global_step:
-                self.saver.insist()
+                self.saver.insist(self._settings.stop_requested)
         return self.saver.prefix
 
     @property

@@ -262,6 +262,10 @@ MISSING = {
         "train --save_dir s --vocab_file no/vocab.txt --train_prefix {text}",
         "no/vocab.txt: No such file",
     ),
+    "file for a folder": (
+        "train --save_dir {vocab}/run --vocab_file {vocab} --train_prefix {text}",
+        "vocab.txt: Not a directory",
+    ),
     "folder for a file": (
         "train --save_dir s --vocab_file {golden} --train_prefix {text}",
         "golden: Is a directory",

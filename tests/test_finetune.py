@@ -26,6 +26,7 @@ from bilm.inheritance import inherited_options, inherited_values, read_ancestor
 from bilm.names import model_variables, training_variables
 from bilm.network import initial_value
 from bilm.options import TrainingOptions, replace_options
+from bilm.trainer import Trainer
 
 SMALL = replace_options(OPTIONS, lstm=SMALL_LSTM, batch_size=3, unroll_steps=2)
 WORD_INPUT = replace_options(SMALL, char_cnn=None)
@@ -120,7 +121,10 @@ def test_rows_need_the_vocabulary_they_belong_to(tmp_path: Path) -> None:
 
 
 def test_the_command_starts_a_run_of_its_own(
-    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    corpus: Corpus,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, run = tmp_path / "source", tmp_path / "run"
     source.mkdir()
@@ -131,8 +135,15 @@ def test_the_command_starts_a_run_of_its_own(
         f"--vocab_file {vocab} --train_prefix {corpus.train} --save_dir {run} "
         "--n_train_tokens 12 --learning_rate 1e-9"
     ).split()
-    assert main(flags) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", refuse)  # it dies before its first step
+        assert main(flags) == 2
     assert "11 words keep their rows" in capsys.readouterr().err
+    train = (
+        f"train --resume --vocab_file {vocab} --train_prefix {corpus.train} "
+        f"--save_dir {run}"
+    )
+    assert main(train.split()) == 0  # with what it inherited
     prefix = latest_checkpoint(run)
     after = Checkpoint(prefix).read_optional
     assert after([GLOBAL_STEP])[GLOBAL_STEP] == 2  # 7 in the run that it came from
@@ -142,6 +153,10 @@ def test_the_command_starts_a_run_of_its_own(
         assert slot.min() >= 1 and np.median(slot) < 1.5  # begun anew at 1
     assert main(flags) == 2
     assert "already holds a run" in capsys.readouterr().err
+
+
+def refuse(*_: object) -> None:
+    raise InputError("a step")
 
 
 def test_what_is_no_model_is_refused(

@@ -30,7 +30,12 @@ from bilm.checkpoint import latest_checkpoint
 from bilm.cli import main
 from bilm.errors import InputError
 from bilm.inputs import training_inputs
-from bilm.options import read_training_options
+from bilm.options import (
+    read_training_options,
+    replace_options,
+    training_dict,
+    write_options,
+)
 from bilm.run_state import read_run_state
 from bilm.saved_run import SavedRun, on_devices
 from bilm.trainer import Trainer
@@ -259,6 +264,8 @@ def refuse(*_: object) -> None:
         ("--learning_rate 0.1", ("learning_rate is 0.1 and was 0.2",)),
         ("--seed 4", ("seed is 4 and was 3",)),
         ("--batch_size 5", ("rows_of_all_devices is 5 and was 4",)),
+        ("--accumulate 2", ("accumulate is 2 and was 1", "rows_of_all_devices is 8")),
+        ("other rows", ("rows_of_all_devices is 8 and was 4",)),
         ("--n_gpus 3", ("4 rows on 1 devices", "--n_gpus")),
         ("vocabulary", ("vocabulary.sha256 is",)),
         ("shard", ("shards.shard-1.txt is ", " bytes and was ")),
@@ -277,6 +284,9 @@ def test_what_is_not_the_same_is_refused(
     run = another_run(whole.folder, tmp_path)
     flags = change if change.startswith("--") else ""
     state = run.save_dir / f"model.ckpt-{N_STEPS}.state.npz"
+    if change == "other rows":
+        other = replace_options(RUN, batch_size=8)
+        write_options(tmp_path / "run.json", training_dict(other))
     if change == "vocabulary":
         write_lines(tmp_path / "vocab.txt", [[word] for word in [*WORDS[:-1], "x"]])
     if change == "shard":

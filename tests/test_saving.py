@@ -28,13 +28,11 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.waits: list[float] = []
 
     def __call__(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
         self.now += seconds
 
 
@@ -78,10 +76,20 @@ def test_the_last_attempt_names_the_last_good_checkpoint() -> None:
     clock = Clock()
     with pytest.raises(InputError, match="No space left.*8 times.*run/model.ckpt-1"):
         saver([FULL] * 8, clock).insist()
-    assert clock.waits == list(PAUSES) and list(PAUSES) == sorted(PAUSES)
+    assert clock.now == sum(PAUSES) and list(PAUSES) == sorted(PAUSES)
     clock = Clock()
     saver([FULL, "run/model.ckpt-2"], clock).insist()
-    assert clock.waits == [PAUSES[0]]
+    assert clock.now == PAUSES[0]
+
+
+def test_a_signal_ends_the_wait_for_a_full_disk() -> None:
+    clock = Clock()
+    saves = saver([FULL] * 6, clock)
+    match = "was to stop, but no checkpoint.*last one is run/model.ckpt-1"
+    with pytest.raises(InputError, match=match):
+        saves.insist(lambda: clock.now >= 100)  # in the third pause
+    assert clock.now == 100 + 2 * PAUSES[0]
+    saver([FULL, FULL, "run/model.ckpt-2"], clock).insist(lambda: True)
 
 
 def test_errors_of_ours_are_not_tried_again() -> None:

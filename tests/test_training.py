@@ -21,6 +21,7 @@ from tiny import (
 )
 
 from bilm.checkpoint import GLOBAL_STEP, Checkpoint
+from bilm.cli import main
 from bilm.errors import InputError
 from bilm.evaluation import evaluate
 from bilm.names import training_variables
@@ -270,3 +271,19 @@ def test_options_may_be_a_dict_and_a_mistake_in_it_is_named(
 def test_load_vocab_takes_characters_where_a_length_is_given(corpus: Corpus) -> None:
     assert not hasattr(load_vocab(corpus.vocab), "max_word_length")
     assert load_vocab(corpus.vocab, 8).max_word_length == 8
+
+
+@pytest.mark.parametrize("flag", ["--train_prefix", "--valid_prefix"])
+def test_a_text_without_tokens_is_refused(
+    flag: str, corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.txt").touch()
+    argv = f"train --save_dir {tmp_path}/run --vocab_file {corpus.vocab} --preset small"
+    texts = {"--train_prefix": corpus.train, flag: tmp_path / "empty.txt"}
+    assert (
+        main([*argv.split(), *(str(part) for pair in texts.items() for part in pair)])
+        == 2
+    )
+    told = capsys.readouterr().err
+    assert f"the text of {flag} needs a sentence on each line" in told
+    assert "empty.txt (1 files in all)" in told

@@ -31,7 +31,10 @@ from bilm.training import load_vocab
 from bilm.validation import Validation
 
 HELDOUT = counting_sentences(10, seed=9)
-WATCHED = "--valid_every 4 --lr_schedule linear --warmup_steps 2 --valid_prefix"
+WATCHED = (
+    "--valid_every 4 --lr_schedule linear --warmup_steps 2 --accumulate 2 "
+    "--n_train_tokens 160 --valid_prefix"
+)
 CLOCK = {"hours", "tokens_per_second", "data_wait"}  # columns that no run repeats
 
 

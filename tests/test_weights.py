@@ -165,6 +165,16 @@ def test_training_options_stay_where_weights_go_to_the_folder_of_the_run(
     assert json.loads(written.read_text())["char_cnn"]["n_characters"] == 262
 
 
+def test_training_options_of_another_run_stay_too(tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    run.mkdir(), out.mkdir()
+    write_run(run, OPTIONS)
+    before = (run / "options.json").read_bytes()
+    (out / "options.json").write_bytes(before)  # that the run was trained by
+    assert str(dump_weights(run, out / "w.hdf5")) == str(out / "w_options.json")
+    assert (out / "options.json").read_bytes() == before
+
+
 def test_a_run_may_have_either_number_of_characters(tmp_path: Path) -> None:
     write_run(tmp_path, OPTIONS)
     file = tmp_path / "options.json"

@@ -48,8 +48,9 @@ def check_no_run(save_dir: str, options_file: str | None) -> None:
         given = os.path.realpath(options_file or os.curdir)
         if os.path.exists(path) and os.path.realpath(path) != given:
             raise InputError(
-                f"{save_dir} already holds a run ({name}): give --resume to go on with "
-                "it, --overwrite to remove it, or another --save_dir"
+                f"{save_dir} already holds a run ({name}): go on with it by bilm train "
+                "--resume, remove it by bilm train --overwrite, or give another "
+                "--save_dir"
             )
 
 
@@ -64,6 +65,19 @@ def check_model(paths: Iterable[str]) -> None:
         if not os.path.exists(path):
             raise missing_file(path)
         check_files([path])
+
+
+def check_folders(paths: Iterable[str | None]) -> None:
+    """Check that folders can be made at paths.
+
+    Raises:
+        NotADirectoryError: a path, or one above it, is a file.
+    """
+    for path in paths:
+        while path and not os.path.exists(path):
+            path = os.path.dirname(path)
+        if path and not os.path.isdir(path):
+            raise _error(errno.ENOTDIR, path)
 
 
 def check_output(path: str) -> None:

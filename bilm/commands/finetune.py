@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     checks.check_files([args.vocab_file])
     if args.init_vocab_file:
         checks.check_files([args.init_vocab_file])
-    runs.check_texts(args)
+    runs.check_paths(args)
     checks.check_no_run(args.save_dir, None)
     from bilm.inheritance import inherited_options, inherited_values, read_ancestor
     from bilm.training import load_vocab

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Train on from the last checkpoint."""
     checks.check_run(args.save_dir)
     checks.check_files([args.vocab_file])
-    runs.check_texts(args)
+    runs.check_paths(args)
     options, ckpt_file = runs.last_checkpoint(args.save_dir)
     vocab = runs.open_vocabulary_of_run(args, options)
     names = (*arguments.LENGTH_OPTIONS, "n_train_tokens")

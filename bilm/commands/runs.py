@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from bilm.commands import checks
 from bilm.commands.signals import StopSignals
 from bilm.errors import InputError
 from bilm.options import replace_options, training_options_from_dict
@@ -100,13 +101,15 @@ def open_text(
     return kind(patterns, vocab, **settings)
 
 
-def check_texts(args: argparse.Namespace) -> None:
-    """Check that the texts of `--train_prefix` and `--valid_prefix` are there.
+def check_paths(args: argparse.Namespace) -> None:
+    """Check that the texts of a training are there, and its folders can be made.
 
     Raises:
         FileNotFoundError: a pattern matches no file.
+        NotADirectoryError: a folder is a file.
         InputError: there is `--patience`, but no text for it.
     """
+    checks.check_folders([args.save_dir, args.log_dir])
     find_files(args.train_prefix)
     if args.valid_prefix:
         find_files(args.valid_prefix)
@@ -134,10 +137,24 @@ def open_training_text(
         args.train_prefix, vocab, options, shuffle_on_load=args.shuffle, seed=args.seed
     )
     if not options.n_train_tokens:
-        n_tokens = data.count_tokens()
+        n_tokens = _count_tokens(data, "--train_prefix")
         logger.info("counted %s tokens of text", f"{n_tokens:,}")
         options = replace_options(options, n_train_tokens=n_tokens)
     return data, options
+
+
+def _count_tokens(data: LMDataset | BidirectionalLMDataset, flag: str) -> int:
+    """Count the tokens of a text that needs some.
+
+    Raises:
+        InputError: it has none.
+    """
+    if n_tokens := data.count_tokens():
+        return n_tokens
+    raise InputError(
+        f"the text of {flag} needs a sentence on each line, but has no token in "
+        f"{', '.join(data.files[:5])} ({len(data.files)} files in all)"
+    )
 
 
 def train_on_text(
@@ -165,6 +182,7 @@ def train_on_text(
     valid_data = None
     if args.valid_prefix:
         valid_data = open_text(args.valid_prefix, vocab, options, test=True)
+        _count_tokens(valid_data, "--valid_prefix")
     with StopSignals() as signals:
         train(
             options,

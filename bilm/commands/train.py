@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     checks.check_files(
         path for path in (args.vocab_file, args.embedding_init) if path is not None
     )
-    runs.check_texts(args)
+    runs.check_paths(args)
     if not (args.resume or args.overwrite or args.benchmark):
         checks.check_no_run(args.save_dir, args.options)
     saved = runs.find_run(args.save_dir) if args.resume else None
@@ -100,8 +100,8 @@ def chosen_options(
 ) -> TrainingOptions:
     """Return the options of the file or the preset, with those that flags set.
 
-    Where a run goes on, its own options take the place of the preset, it keeps its
-    number of devices if there are as many, and its rows are dealt out to them.
+    Where a run goes on, its own options take the place of the preset, and it keeps its
+    number of devices if there are as many; to another number its rows are dealt out.
     """
     if args.options:
         options = read_training_options(args.options)
@@ -110,9 +110,8 @@ def chosen_options(
     else:
         options = read_training_options(os.path.join(args.save_dir, "options.json"))
     names = (*arguments.LENGTH_OPTIONS, "n_train_tokens", *arguments.NETWORK_OPTIONS)
-    if saved is not None:
-        options = runs.options_of_run(args, options, saved)
-    return replace_options(options, **arguments.options_given(args, names))
+    options = replace_options(options, **arguments.options_given(args, names))
+    return options if saved is None else runs.options_of_run(args, options, saved)
 
 
 def _with_size_of(vocab: Vocabulary, options: TrainingOptions) -> TrainingOptions:
