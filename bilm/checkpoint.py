@@ -14,15 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from bilm.errors import InputError
-from bilm.files import replacing
-from bilm.names import ADAGRAD, training_variables
+from bilm.files import CHECKPOINT_INDEX, replacing
+from bilm.names import ADAGRAD, GLOBAL_STEP, training_variables
 from bilm.options import TrainingOptions
 
 logger = logging.getLogger(__name__)
-
-INDEX = "checkpoint"
-GLOBAL_STEP = "global_step"
-TRAIN_PERPLEXITY = "train_perplexity"
 
 
 class Checkpoint:
@@ -172,7 +168,7 @@ def _remove(folder: Path, pattern: str) -> None:
 def _write_index(folder: Path, names: list[str]) -> None:
     lines = [f'model_checkpoint_path: "{names[-1]}"']
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-    with replacing(folder / INDEX) as partial:
+    with replacing(folder / CHECKPOINT_INDEX) as partial:
         partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -181,7 +177,7 @@ def _listed(folder: Path) -> list[str]:
 
     Paths are taken relative to the folder, wherever it lay when they were written.
     """
-    index = folder / INDEX
+    index = folder / CHECKPOINT_INDEX
     if not index.is_file():
         return []
     text = index.read_text(encoding="utf-8", errors="replace")

@@ -24,7 +24,7 @@ import numpy as np
 
 from bilm.bars import progress_bar
 from bilm.errors import InputError
-from bilm.text import MAX_LINE_BYTES, LineReader, TextPosition, is_gzip
+from bilm.text import MAX_LINE_BYTES, LineReader, TextPosition, is_gzip, no_text
 from bilm.texttable import TextTable
 from bilm.wordruns import WordCount, join_runs, read_run, write_run
 from bilm.wordtable import WordTable
@@ -127,10 +127,7 @@ def counted_text(
                 runs += counts.runs
                 bar.update(piece.size)
         if not runs:
-            raise InputError(
-                f"there is no token in {', '.join(files[:5])} ({len(files)} files in "
-                "all): the text needs a sentence on each line"
-            )
+            raise no_text(files, "token")
         yield TextCounts(lengths, join_runs(runs, place), place)
 
 

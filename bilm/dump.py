@@ -153,6 +153,8 @@ def dump_bilm_embeddings(
     text = standard_input() if dataset_file == STANDARD_INPUT else dataset_file
     size = measure(text)
     _say_size(outfile, _file_bytes(size, model.options, reading, storage))
+    if not size.n_lines:
+        logger.warning("%s has no line, so there is nothing to embed", dataset_file)
     if size.n_blank:
         logger.warning(
             "%d blank lines of %s have a dataset with 0 tokens",

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and names that several modules know."""
 
 import contextlib
 import os
@@ -7,6 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bilm.errors import InputError
+
+CHECKPOINT_INDEX = "checkpoint"  # names the checkpoints of a run
+OPTIONS_FILE = "options.json"
+WEIGHTS_FILE = "weights.hdf5"
 
 
 @contextlib.contextmanager

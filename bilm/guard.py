@@ -16,9 +16,6 @@ from bilm.trainer import StepResult
 
 logger = logging.getLogger(__name__)
 
-MAX_BAD_STEPS = 20
-"""In a row. Float16 may need 15, in which the factor of its loss falls from 2^15."""
-
 SPIKE = 10.0  # times the usual norm
 _USUAL_OVER = 100  # steps, whose exponential average is the usual norm
 

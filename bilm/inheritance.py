@@ -13,18 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bilm.checkpoint import INDEX, checkpoint_values, latest_checkpoint
+from bilm.checkpoint import checkpoint_values, latest_checkpoint
 from bilm.errors import InputError
+from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE, WEIGHTS_FILE
 from bilm.imported_weights import imported_options, imported_values
-from bilm.model_files import OPTIONS_FILE, SOFTMAX_PREFIX, stored_words
+from bilm.model_files import SOFTMAX_PREFIX, stored_words
 from bilm.names import softmax_variables, training_variables
 from bilm.network import initial_value
 from bilm.options import TrainingOptions, read_training_options, replace_options
 from bilm.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
-
-WEIGHTS_FILE = "weights.hdf5"
 
 
 class Ancestor(NamedTuple):
@@ -51,13 +50,13 @@ def read_ancestor(source: str | os.PathLike[str], n_words: int) -> Ancestor:
     path = Path(source)
     if Path(f"{path}.index").is_file():
         return _of_checkpoint(path.parent, str(path))
-    if (path / INDEX).is_file():
+    if (path / CHECKPOINT_INDEX).is_file():
         return _of_checkpoint(path, latest_checkpoint(path))
     weights, softmax = path / WEIGHTS_FILE, path / (SOFTMAX_PREFIX + WEIGHTS_FILE)
     if not weights.is_file():
         raise FileNotFoundError(
-            f"{path} is no model: expected a run ({INDEX}, {OPTIONS_FILE}), the prefix "
-            f"of a checkpoint, or {OPTIONS_FILE} and {WEIGHTS_FILE}"
+            f"{path} is no model: expected a run ({CHECKPOINT_INDEX}, {OPTIONS_FILE}), "
+            f"the prefix of a checkpoint, or {OPTIONS_FILE} and {WEIGHTS_FILE}"
         )
     softmax_file = softmax if softmax.is_file() else None
     known = stored_words(weights, softmax_file)

@@ -9,9 +9,12 @@ from typing import Any
 
 from bilm.embeddings_file import in_units
 from bilm.errors import InputError
+from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
 from bilm.jsonfiles import missing_file, read_object
 from bilm.names import (
     ADAGRAD,
+    GLOBAL_STEP,
+    TRAIN_PERPLEXITY,
     VariableSpec,
     model_variables,
     softmax_variables,
@@ -20,12 +23,11 @@ from bilm.options import ModelOptions, read_model_options, read_training_options
 from bilm.stored_arrays import StoredArray, checkpoint_arrays, hdf5_arrays
 from bilm.tree import Entry, draw
 
-CHECKPOINT_INDEX = "checkpoint"
-NOT_LEARNT = ("global_step", "train_perplexity")  # scalars of a checkpoint
+NOT_LEARNT = (GLOBAL_STEP, TRAIN_PERPLEXITY)
 
 _HDF5_MAGIC = b"\x89HDF"
 _CHECKPOINT_FILE = re.compile(r"(.*ckpt-\d+)(?:\.index|\.data-\d+-of-\d+)?")
-_ENDINGS = ("options.json", ".hdf5", ".h5")
+_ENDINGS = (OPTIONS_FILE, ".hdf5", ".h5")
 _HEAD = ("shape", "dtype", "size")
 _HEAD_OF_VALUES = ("mean", "norm")
 _OF_MODELS = re.compile("LSTMCell|softmax/")  # in names of an HDF5 file

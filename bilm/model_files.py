@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bilm.checkpoint import INDEX, checkpoint_values, latest_checkpoint
+from bilm.checkpoint import checkpoint_values, latest_checkpoint
 from bilm.errors import InputError
-from bilm.files import check_no_input
+from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE, check_no_input
 from bilm.imported_weights import imported_options, imported_values
 from bilm.jsonfiles import read_object
 from bilm.names import model_variables, softmax_variables
@@ -32,7 +32,6 @@ from bilm.weights import dataset_shapes, write_weights
 logger = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
-OPTIONS_FILE = "options.json"
 SOFTMAX_PREFIX = "softmax_"  # before the name of the weights file
 
 
@@ -153,7 +152,7 @@ def save_initial_checkpoint(
 
 
 def _check_new(save_dir: str) -> None:
-    if os.path.exists(os.path.join(save_dir, INDEX)):
+    if os.path.exists(os.path.join(save_dir, CHECKPOINT_INDEX)):
         raise InputError(
             f"{save_dir} holds a run already, whose checkpoints would be lost: give a "
             "new folder"

@@ -14,6 +14,8 @@ from typing import NamedTuple
 from bilm.options import CharCnnOptions, ModelOptions, TrainingOptions
 
 N_CHARACTERS = 261  # byte values, <S>, </S>, begin and end of word, padding
+GLOBAL_STEP = "global_step"  # scalars of a checkpoint, beside its variables
+TRAIN_PERPLEXITY = "train_perplexity"
 ADAGRAD = "Adagrad"  # slot NAME/Adagrad beside each variable of a checkpoint
 
 

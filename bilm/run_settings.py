@@ -3,8 +3,10 @@
 import dataclasses
 from collections.abc import Callable
 
-from bilm.guard import MAX_BAD_STEPS
 from bilm.intervals import as_interval
+
+MAX_BAD_STEPS = 20
+"""In a row. Float16 may need 15, in which the factor of its loss falls from 2^15."""
 
 
 @dataclasses.dataclass(frozen=True)

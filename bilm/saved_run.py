@@ -7,6 +7,7 @@ from typing import NamedTuple
 from bilm import event_files
 from bilm.checkpoint import latest_checkpoint
 from bilm.errors import InputError
+from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
 from bilm.fingerprint import Fingerprint
 from bilm.metrics_file import METRICS_FILE
 from bilm.options import TrainingOptions, replace_options
@@ -15,7 +16,7 @@ from bilm.run_state import RunState, read_run_state
 BEST = "best"  # folder of the checkpoint with the lowest held-out perplexity
 BAD_BATCHES = "bad_batches.txt"
 # What a run leaves in its folder.
-_CHECKPOINTS = ("checkpoint", "model.ckpt-*", ".model.ckpt-*", "options.json")
+_CHECKPOINTS = (CHECKPOINT_INDEX, "model.ckpt-*", ".model.ckpt-*", OPTIONS_FILE)
 FILES = (
     *_CHECKPOINTS,
     *(f"{BEST}/{name}" for name in _CHECKPOINTS),

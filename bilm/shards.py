@@ -13,8 +13,7 @@ import numpy as np
 
 from bilm.blocks import Block, BlockReader
 from bilm.characters import BOS, EOS
-from bilm.errors import InputError
-from bilm.text import TextPosition
+from bilm.text import TextPosition, no_text
 from bilm.texttable import TextTable
 from bilm.wordtable import WordTable
 
@@ -171,14 +170,11 @@ class ShardReader:
         self._position, self._reader = TextPosition(), None
         if not empty:
             return
-        path = self._files[shard]
-        self._warn_once(path, "%s has no sentence", path)
         self._empty.add(shard)
         if len(self._empty) == len(self._files):
-            raise InputError(
-                f"there is no sentence in {', '.join(self._files[:5])} "
-                f"({len(self._files)} files in all): the text needs one on each line"
-            )
+            raise no_text(self._files, "sentence")
+        path = self._files[shard]
+        self._warn_once(path, "%s has no sentence", path)
 
     def _warn_of_special(self, block: Block, path: str) -> None:
         if in_text := block.count_special():

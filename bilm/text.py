@@ -281,3 +281,11 @@ def _write_cache(cache: dict[str, int]) -> None:
             partial.write_text(json.dumps(newest), encoding="utf-8")
     except OSError:
         pass
+
+
+def no_text(files: Sequence[str], unit: str) -> InputError:
+    """The error of shards that have not one `unit`, a sentence or a token."""
+    return InputError(
+        f"there is no {unit} in {', '.join(files[:5])} ({len(files)} files in all): "
+        "the text needs a sentence on each line"
+    )

@@ -13,7 +13,7 @@ from bilm.adagrad import (
     clip_by_global_norm,
     join_duplicates,
 )
-from bilm.checkpoint import GLOBAL_STEP, TRAIN_PERPLEXITY, write_checkpoint
+from bilm.checkpoint import write_checkpoint
 from bilm.devices import make_strategy, mean_over_replicas, replica_number
 from bilm.gradient_sums import GradientSums
 from bilm.inputs import StepInputs
@@ -25,7 +25,14 @@ from bilm.language_model import (
     training_loss,
 )
 from bilm.loss_scale import LossScale
-from bilm.names import ADAGRAD, N_CHARACTERS, frozen_variables, training_variables
+from bilm.names import (
+    ADAGRAD,
+    GLOBAL_STEP,
+    N_CHARACTERS,
+    TRAIN_PERPLEXITY,
+    frozen_variables,
+    training_variables,
+)
 from bilm.network import BilmState, Network, seeded_dropout
 from bilm.options import TrainingOptions
 

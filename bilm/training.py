@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bilm.checkpoint import INDEX, checkpoint_values, latest_checkpoint
+from bilm.checkpoint import checkpoint_values, latest_checkpoint
 from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
+from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
 from bilm.fingerprint import Fingerprint, check_same
 from bilm.inputs import Dataset, check_dataset, training_inputs
 from bilm.model_files import (
-    OPTIONS_FILE,
     dump_weights,
     import_weights,
     save_initial_checkpoint,
@@ -119,7 +119,7 @@ def train(
     if saved is None and valid_data is not None:
         _warn_of_best(os.path.join(save_dir, BEST))
     elif initial_values:
-        loop.save_first()  # what the run inherits is to be found by a resume
+        loop.saver.save()  # what the run inherits is to be found by a resume
     step = trainer.global_step
     inputs = training_inputs(checked, data, n_gpus, [seed, step], loop.position)
     prefix = loop.run(inputs)
@@ -213,7 +213,7 @@ def _resume(loop: TrainingLoop, saved: SavedRun | None) -> None:
 
 
 def _warn_of_best(folder: str) -> None:
-    if os.path.exists(os.path.join(folder, INDEX)):
+    if os.path.exists(os.path.join(folder, CHECKPOINT_INDEX)):
         logger.warning(
             "%s is of a run before, and will be replaced when this one evaluates its "
             "held-out text; move it to keep it",

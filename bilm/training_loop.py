@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 from bilm.checkpoint import checkpoint_prefix, remove_unfinished
 from bilm.evaluation import Evaluator
+from bilm.files import OPTIONS_FILE
 from bilm.fingerprint import Fingerprint
 from bilm.guard import Guard
 from bilm.inputs import Dataset, TrainingBatch
 from bilm.intervals import as_interval
 from bilm.learning_rate import learning_rate
 from bilm.metrics_file import METRICS_FILE, MetricsFile
-from bilm.model_files import OPTIONS_FILE
 from bilm.options import training_dict, write_options
 from bilm.prefetch import Prefetcher
 from bilm.progress import Progress, Schedule
@@ -131,10 +131,6 @@ class TrainingLoop:
         self.summaries.cut_back()
         self.guard.cut_back(self.trainer.global_step)
         remove_unfinished(self._save_dir, self.trainer.global_step)
-
-    def save_first(self) -> None:
-        """Write a checkpoint of the values that the run begins with."""
-        self.saver.save()
 
     def run(self, inputs: Iterable[TrainingBatch]) -> str:
         """Make all steps, or those until it is to stop; returns the last prefix."""

@@ -287,6 +287,7 @@ MISSING = {
         "test --save_dir no --vocab_file {vocab} --test_prefix {text}",
         "no/options.json not found",
     ),
+    "run to plot": ("plot {vocab}", "vocab.txt: Not a directory"),
     "run to score": (
         "score --save_dir no --vocab_file {vocab} --text {text}",
         "no/options.json not found",

@@ -17,8 +17,9 @@ from tiny import (
     write_lines,
 )
 
-from bilm.checkpoint import GLOBAL_STEP, Checkpoint, latest_checkpoint
+from bilm.checkpoint import Checkpoint, latest_checkpoint
 from bilm.cli import main
+from bilm.names import GLOBAL_STEP
 from bilm.options import (
     read_model_options,
     read_training_options,

@@ -53,6 +53,14 @@ def test_each_line_has_a_dataset(
     assert str(text) in warning.getMessage()
 
 
+def test_a_text_without_lines_is_warned_of(
+    char_model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = write_lines(tmp_path / "empty.txt", [])
+    assert not dump_text(char_model, text, tmp_path / "out.hdf5")
+    assert f"{text} has no line, so there is nothing to embed" in caplog.messages
+
+
 def test_stateful_lines_go_on_from_the_line_before(
     char_model: Model, text: Path, tmp_path: Path
 ) -> None:

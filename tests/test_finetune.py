@@ -18,12 +18,12 @@ from tiny import (
     write_run,
 )
 
-from bilm.checkpoint import GLOBAL_STEP, Checkpoint, latest_checkpoint
+from bilm.checkpoint import Checkpoint, latest_checkpoint
 from bilm.cli import main
 from bilm.data import Vocabulary
 from bilm.errors import InputError
 from bilm.inheritance import inherited_options, inherited_values, read_ancestor
-from bilm.names import model_variables, training_variables
+from bilm.names import GLOBAL_STEP, model_variables, training_variables
 from bilm.network import initial_value
 from bilm.options import TrainingOptions, replace_options
 from bilm.trainer import Trainer

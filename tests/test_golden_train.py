@@ -15,8 +15,8 @@ from events import read_events, scalars
 from tiny import GOLDEN, assert_near, read_arrays
 
 from bilm import training
-from bilm.checkpoint import GLOBAL_STEP, TRAIN_PERPLEXITY
 from bilm.data import BidirectionalLMDataset, LMDataset
+from bilm.names import GLOBAL_STEP, TRAIN_PERPLEXITY
 from bilm.training import dump_weights, load_vocab, train
 
 CHARS, WORDS = "train_full_softmax_chars", "train_words_forward_only"

@@ -20,11 +20,11 @@ from tiny import (
     with_lstm,
 )
 
-from bilm.checkpoint import GLOBAL_STEP, Checkpoint
+from bilm.checkpoint import Checkpoint
 from bilm.cli import main
 from bilm.errors import InputError
 from bilm.evaluation import evaluate
-from bilm.names import training_variables
+from bilm.names import GLOBAL_STEP, training_variables
 from bilm.options import (
     TrainingOptions,
     as_training_options,
@@ -285,5 +285,4 @@ def test_a_text_without_tokens_is_refused(
         == 2
     )
     told = capsys.readouterr().err
-    assert f"the text of {flag} needs a sentence on each line" in told
-    assert "empty.txt (1 files in all)" in told
+    assert "there is no token in" in told and "empty.txt (1 files in all)" in told

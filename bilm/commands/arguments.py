@@ -2,23 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from bilm.errors import InputError
-from bilm.option_rules import LR_SCHEDULES, STATE_RESETS
-
-LENGTH_OPTIONS = (
-    "batch_size",
-    "accumulate",
-    "n_epochs",
-    "learning_rate",
-    "lr_schedule",
-    "warmup_steps",
-    "reset_state",
-    "reset_state_every",
-)
-NETWORK_OPTIONS = ("dropout", "n_negative_samples_batch", "freeze_embedding")
-_INHERITED = "(default: that of the options)"
+from bilm.files import OPTIONS_FILE, WEIGHTS_FILE
 
 
 def positive(text: str) -> int:
@@ -98,88 +84,6 @@ def add_outfile(parser: argparse.ArgumentParser, help: str) -> None:
     parser.add_argument("--outfile", required=True, metavar="FILE", help=help)
 
 
-def add_length_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `LENGTH_OPTIONS`, which a restarted run may change too."""
-    parser.add_argument(
-        "--batch_size",
-        type=positive,
-        metavar="N",
-        help=f"rows of a batch on each device {_INHERITED}",
-    )
-    parser.add_argument(
-        "--accumulate",
-        type=positive,
-        metavar="K",
-        help="batches that one update sums up: K times the rows in the memory of one "
-        f"batch {_INHERITED}",
-    )
-    parser.add_argument(
-        "--n_epochs",
-        type=positive,
-        metavar="N",
-        help=f"passes over the text {_INHERITED}",
-    )
-    parser.add_argument(
-        "--learning_rate",
-        type=float,
-        metavar="X",
-        help=f"step size of Adagrad {_INHERITED}",
-    )
-    parser.add_argument(
-        "--lr_schedule",
-        choices=LR_SCHEDULES,
-        help="how the learning rate falls until the end of the run, or by the square "
-        f"root of the steps over those of the warm-up {_INHERITED}",
-    )
-    parser.add_argument(
-        "--warmup_steps",
-        type=natural,
-        metavar="N",
-        help=f"steps in which the learning rate rises from nearly 0 {_INHERITED}",
-    )
-    parser.add_argument(
-        "--reset_state",
-        choices=STATE_RESETS,
-        help="document: zero a row's state between two documents, which blank lines "
-        f"set apart; needs --no-shuffle {_INHERITED}",
-    )
-    parser.add_argument(
-        "--reset_state_every",
-        type=natural,
-        metavar="STEPS",
-        help=f"zero the states of all rows after so many steps; 0: never {_INHERITED}",
-    )
-
-
-def add_network_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `NETWORK_OPTIONS`, which only a new run may set."""
-    parser.add_argument(
-        "--dropout",
-        type=float,
-        metavar="X",
-        help=f"share of values dropped, from 0 to below 1 {_INHERITED}",
-    )
-    parser.add_argument(
-        "--n_negative_samples_batch",
-        type=positive,
-        metavar="N",
-        help=f"words that the softmax of a batch samples {_INHERITED}",
-    )
-    parser.add_argument(
-        "--freeze_embedding",
-        action="store_true",
-        default=None,
-        help="word input: the embedding keeps its first values, also where it is the "
-        f"softmax's {_INHERITED}",
-    )
-
-
-def options_given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the options that flags have set, by name."""
-    given = {name: getattr(args, name) for name in names}
-    return {name: value for name, value in given.items() if value is not None}
-
-
 def add_shuffle(parser: argparse.ArgumentParser) -> None:
     """Add `--shuffle`, of the text of a training."""
     parser.add_argument(
@@ -198,99 +102,6 @@ def add_order_seed(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         default=0,
         help="number that the order of the sentences follows from",
-    )
-
-
-def add_run_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say how a training run goes, not what it trains."""
-    parser.add_argument(
-        "--n_gpus",
-        type=positive,
-        metavar="N",
-        help="number of devices to train on (default: all GPUs that are visible, or "
-        "the CPU)",
-    )
-    parser.add_argument(
-        "--mixed_precision",
-        choices=("bfloat16", "float16"),
-        help="precision of the products of encoder and LSTM layers (default: float32)",
-    )
-    parser.add_argument(
-        "--jit_compile",
-        action="store_true",
-        help="compile the LSTM layers by XLA: a slow start, and perhaps faster steps",
-    )
-    parser.add_argument(
-        "--seed",
-        type=natural,
-        metavar="N",
-        help="number that initial values, dropout, samples and shuffles follow from "
-        "(default: another one each time)",
-    )
-    add_shuffle(parser)
-    parser.add_argument(
-        "--log_dir",
-        metavar="DIR",
-        help="folder of the TensorBoard files (default: --save_dir)",
-    )
-    parser.add_argument(
-        "--log_every",
-        type=positive,
-        metavar="N",
-        default=100,
-        help="steps between log lines",
-    )
-    parser.add_argument(
-        "--valid_prefix",
-        nargs="+",
-        metavar="PATTERN",
-        help="held-out text to evaluate while training, as --train_prefix; the best "
-        "checkpoint is kept in the folder best of --save_dir (default: none)",
-    )
-    parser.add_argument(
-        "--valid_every",
-        type=positive,
-        metavar="N",
-        default=1250,
-        help="steps between evaluations of --valid_prefix; the end has one in any case",
-    )
-    parser.add_argument(
-        "--patience",
-        type=positive,
-        metavar="N",
-        help="end the training after so many evaluations in a row without a better one "
-        "(default: at the end of the epochs)",
-    )
-    parser.add_argument(
-        "--max_bad_steps",
-        type=positive,
-        metavar="N",
-        default=20,
-        help="end the training after so many steps in a row whose loss or gradient was "
-        "not finite",
-    )
-    parser.add_argument(
-        "--checkpoint_every",
-        type=interval,
-        metavar="STEPS|MINUTES",
-        default=1250,
-        help="steps between checkpoints, or minutes such as 30m; the end of the run is "
-        "saved in any case",
-    )
-    parser.add_argument(
-        "--keep",
-        type=positive,
-        metavar="N",
-        default=5,
-        help="number of last checkpoints kept",
-    )
-    parser.add_argument(
-        "--stop_after",
-        type=interval,
-        metavar="STEPS|MINUTES",
-        help="stop with a checkpoint after so many steps (5000) or minutes (90m) of "
-        "this command; the last step and the saving come on top (default: the end of "
-        "the training)",
     )
 
 
@@ -316,7 +127,7 @@ def model_files(args: argparse.Namespace) -> tuple[str, str]:
     given = (args.options_file, args.weight_file)
     if args.model and given == (None, None):
         folder = Path(args.model)
-        return str(folder / "options.json"), str(folder / "weights.hdf5")
+        return str(folder / OPTIONS_FILE), str(folder / WEIGHTS_FILE)
     if args.model or None in given:
         raise InputError(
             "name the model either by --model or by --options_file and --weight_file"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bilm.errors import InputError
+from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
 from bilm.jsonfiles import missing_file
 
 
@@ -30,7 +31,9 @@ def check_run(save_dir: str) -> None:
         FileNotFoundError: its `options.json` or its `checkpoint` is missing; says
             what is there instead.
     """
-    check_model(os.path.join(save_dir, name) for name in ("options.json", "checkpoint"))
+    check_model(
+        os.path.join(save_dir, name) for name in (OPTIONS_FILE, CHECKPOINT_INDEX)
+    )
 
 
 def check_no_run(save_dir: str, options_file: str | None) -> None:
@@ -43,7 +46,7 @@ def check_no_run(save_dir: str, options_file: str | None) -> None:
     Raises:
         InputError: there is a run, perhaps without a checkpoint so far.
     """
-    for name in ("checkpoint", "options.json"):
+    for name in (CHECKPOINT_INDEX, OPTIONS_FILE):
         path = os.path.join(save_dir, name)
         given = os.path.realpath(options_file or os.curdir)
         if os.path.exists(path) and os.path.realpath(path) != given:

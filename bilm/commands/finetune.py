@@ -2,7 +2,7 @@
 
 import argparse
 
-from bilm.commands import arguments, checks, runs
+from bilm.commands import arguments, checks, run_arguments, runs
 from bilm.options import replace_options
 
 NAME = "finetune"
@@ -26,17 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_save_dir(parser, "folder of the new run")
     arguments.add_vocab_file(parser)
     arguments.add_text(parser, "--train_prefix", "to train on")
-    arguments.add_length_options(parser)
-    parser.add_argument(
-        "--n_train_tokens",
-        type=arguments.natural,
-        metavar="N",
-        default=0,  # not that of the model: the text is new
-        help="tokens of the text, from which the number of steps follows; 0: they are "
-        "counted",
-    )
-    arguments.add_network_options(parser)
-    arguments.add_run_flags(parser)
+    run_arguments.add_length_options(parser)
+    run_arguments.add_tokens_of_new_text(parser)
+    run_arguments.add_network_options(parser)
+    run_arguments.add_run_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     ancestor = read_ancestor(args.init_from, n_words)
     vocab = runs.open_vocabulary(args.vocab_file, ancestor.options)
     old_vocab = load_vocab(args.init_vocab_file) if args.init_vocab_file else None
-    names = (*arguments.LENGTH_OPTIONS, "n_train_tokens", *arguments.NETWORK_OPTIONS)
-    given = arguments.options_given(args, names)
+    given = run_arguments.options_given(args, run_arguments.ALL_OPTIONS)
     options = replace_options(inherited_options(ancestor, vocab), **given)
     values = inherited_values(ancestor, options, vocab, old_vocab, args.seed or 0)
     return runs.train_on_text(args, options, vocab, initial_values=values)

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw."""
     outfile = args.outfile or os.path.join(args.save_dirs[0], "curve.png")
+    checks.check_folders(args.save_dirs)
     checks.check_output(outfile)
     from bilm.curves import plot_curves
 

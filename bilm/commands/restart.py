@@ -2,7 +2,7 @@
 
 import argparse
 
-from bilm.commands import arguments, checks, runs
+from bilm.commands import arguments, checks, run_arguments, runs
 from bilm.options import replace_options
 
 NAME = "restart"
@@ -16,16 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_save_dir(parser, "folder of the run, where it goes on writing")
     arguments.add_vocab_file(parser)
     arguments.add_text(parser, "--train_prefix", "to train on")
-    arguments.add_length_options(parser)
-    parser.add_argument(
-        "--n_train_tokens",
-        type=arguments.natural,
-        metavar="N",
-        default=0,  # not that of the options: the text may be new
-        help="tokens of the text, from which the number of steps follows; 0: they are "
-        "counted",
-    )
-    arguments.add_run_flags(parser)
+    run_arguments.add_length_options(parser)
+    run_arguments.add_tokens_of_new_text(parser)
+    run_arguments.add_run_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,6 +28,6 @@ def run(args: argparse.Namespace) -> int:
     runs.check_paths(args)
     options, ckpt_file = runs.last_checkpoint(args.save_dir)
     vocab = runs.open_vocabulary_of_run(args, options)
-    names = (*arguments.LENGTH_OPTIONS, "n_train_tokens")
-    options = replace_options(options, **arguments.options_given(args, names))
+    given = run_arguments.options_given(args, run_arguments.LENGTH_OPTIONS)
+    options = replace_options(options, **given)
     return runs.train_on_text(args, options, vocab, restart_ckpt_file=ckpt_file)

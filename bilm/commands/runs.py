@@ -11,7 +11,7 @@ from bilm.commands import checks
 from bilm.commands.signals import StopSignals
 from bilm.errors import InputError
 from bilm.options import replace_options, training_options_from_dict
-from bilm.text import find_files
+from bilm.text import find_files, no_text
 
 if TYPE_CHECKING:
     from bilm.data import BidirectionalLMDataset, LMDataset, Vocabulary
@@ -137,13 +137,13 @@ def open_training_text(
         args.train_prefix, vocab, options, shuffle_on_load=args.shuffle, seed=args.seed
     )
     if not options.n_train_tokens:
-        n_tokens = _count_tokens(data, "--train_prefix")
+        n_tokens = _count_tokens(data)
         logger.info("counted %s tokens of text", f"{n_tokens:,}")
         options = replace_options(options, n_train_tokens=n_tokens)
     return data, options
 
 
-def _count_tokens(data: LMDataset | BidirectionalLMDataset, flag: str) -> int:
+def _count_tokens(data: LMDataset | BidirectionalLMDataset) -> int:
     """Count the tokens of a text that needs some.
 
     Raises:
@@ -151,10 +151,7 @@ def _count_tokens(data: LMDataset | BidirectionalLMDataset, flag: str) -> int:
     """
     if n_tokens := data.count_tokens():
         return n_tokens
-    raise InputError(
-        f"the text of {flag} needs a sentence on each line, but has no token in "
-        f"{', '.join(data.files[:5])} ({len(data.files)} files in all)"
-    )
+    raise no_text(data.files, "token")
 
 
 def train_on_text(
@@ -182,7 +179,7 @@ def train_on_text(
     valid_data = None
     if args.valid_prefix:
         valid_data = open_text(args.valid_prefix, vocab, options, test=True)
-        _count_tokens(valid_data, "--valid_prefix")
+        _count_tokens(valid_data)
     with StopSignals() as signals:
         train(
             options,

@@ -7,8 +7,9 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from bilm.commands import arguments, checks, runs
+from bilm.commands import arguments, checks, run_arguments, runs
 from bilm.commands.terminal import in_lines, say
+from bilm.files import OPTIONS_FILE
 from bilm.options import read_training_options, replace_options
 from bilm.presets import PRESETS, preset
 
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="remove the run that --save_dir holds, and begin a new one",
     )
-    arguments.add_length_options(parser)
+    run_arguments.add_length_options(parser)
     parser.add_argument(
         "--n_train_tokens",
         type=arguments.natural,
@@ -59,14 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens of the text, from which the number of steps follows; 0: they are "
         "counted (default: that of the options)",
     )
-    arguments.add_network_options(parser)
+    run_arguments.add_network_options(parser)
     parser.add_argument(
         "--embedding_init",
         metavar="FILE",
         help="word input: first values of the embedding, projection_dim for each word, "
         "in the text format of word2vec or GloVe, plain or gzipped (default: drawn)",
     )
-    arguments.add_run_flags(parser)
+    run_arguments.add_run_flags(parser)
     parser.add_argument(
         "--benchmark",
         type=arguments.positive,
@@ -108,9 +109,9 @@ def chosen_options(
     elif saved is None or args.preset:
         options = preset(args.preset or DEFAULT_PRESET)
     else:
-        options = read_training_options(os.path.join(args.save_dir, "options.json"))
-    names = (*arguments.LENGTH_OPTIONS, "n_train_tokens", *arguments.NETWORK_OPTIONS)
-    options = replace_options(options, **arguments.options_given(args, names))
+        options = read_training_options(os.path.join(args.save_dir, OPTIONS_FILE))
+    given = run_arguments.options_given(args, run_arguments.ALL_OPTIONS)
+    options = replace_options(options, **given)
     return options if saved is None else runs.options_of_run(args, options, saved)
 
 
