@@ -13,12 +13,16 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from bilm.errors import InputError
+from bilm.errors import InputError, reading
 from bilm.files import CHECKPOINT_INDEX, replacing
+from bilm.hdf5_files import is_finite
 from bilm.names import ADAGRAD, GLOBAL_STEP, training_variables
 from bilm.options import TrainingOptions
 
 logger = logging.getLogger(__name__)
+
+_MAX_INDEX_BYTES = 1 << 24
+_WAY_OUT = "take an earlier checkpoint, or a copy"
 
 
 class Checkpoint:
@@ -39,21 +43,20 @@ class Checkpoint:
         self.prefix = os.fspath(prefix)
         if not os.path.isfile(self.prefix + ".index"):
             raise FileNotFoundError(f"no checkpoint {self.prefix}.index")
-        try:
+        with reading(self.prefix, _WAY_OUT):
             self._reader = tf.train.load_checkpoint(self.prefix)
-        except Exception as error:  # TensorFlow raises many kinds
-            raise self._damaged(error) from error
-        self.shapes = self._reader.get_variable_to_shape_map()
-        self.dtypes = {
-            name: dtype.name
-            for name, dtype in self._reader.get_variable_to_dtype_map().items()
-        }
+            self.shapes = self._reader.get_variable_to_shape_map()
+            self.dtypes = {
+                name: dtype.name
+                for name, dtype in self._reader.get_variable_to_dtype_map().items()
+            }
 
     def read(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-        """Read the variables named in `shapes`, which must all be there.
+        """Read the variables named in `shapes`, float32, which must all be there.
 
         Raises:
-            InputError: all that are missing or have another shape.
+            InputError: all that are missing or have another shape or type; one that
+                is damaged or not finite.
         """
         problems = [self._difference(*each) for each in shapes.items()]
         problems = [problem for problem in problems if problem]
@@ -62,29 +65,32 @@ class Checkpoint:
                 f"checkpoint {self.prefix} does not fit its options: "
                 + "; ".join(problems)
             )
-        return {name: self._tensor(name) for name in shapes}
+        return {name: self._finite(name) for name in shapes}
 
     def read_optional(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """Read those of the names that are there."""
+        """Read those of the names that are there, as they are."""
         return {name: self._tensor(name) for name in names if name in self.shapes}
 
     def _difference(self, name: str, shape: tuple[int, ...]) -> str:
         if name not in self.shapes:
             return f"{name} is missing"
-        found = self.shapes[name]
+        found, dtype = self.shapes[name], self.dtypes[name]
         if tuple(found) != shape:
             return f"{name} must be {list(shape)} but is {list(found)}"
-        return ""
+        return f"{name} must be float32 but is {dtype}" if dtype != "float32" else ""
+
+    def _finite(self, name: str) -> np.ndarray:
+        values = self._tensor(name)
+        if not is_finite(values):
+            raise InputError(
+                f"checkpoint {self.prefix} holds values that are not finite in {name}: "
+                "take an earlier one"
+            )
+        return values
 
     def _tensor(self, name: str) -> np.ndarray:
-        try:
+        with reading(self.prefix, _WAY_OUT):
             return np.asarray(self._reader.get_tensor(name))
-        except Exception as error:  # a damaged file: TensorFlow raises many kinds
-            raise self._damaged(error) from error
-
-    def _damaged(self, error: Exception) -> InputError:
-        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return InputError(f"checkpoint {self.prefix} cannot be read: {first_line}")
 
 
 def latest_checkpoint(save_dir: str | os.PathLike[str]) -> str:
@@ -100,6 +106,13 @@ def latest_checkpoint(save_dir: str | os.PathLike[str]) -> str:
         raise FileNotFoundError(
             f"no checkpoint in {os.fspath(save_dir)}: expected a file 'checkpoint' and "
             f"model.ckpt-STEP.index, found {sorted(os.listdir(save_dir))[:10]}"
+        )
+    if names[-1] != (last := _named(Path(save_dir))[-1]):
+        logger.warning(
+            "the last checkpoint of %s is %s, but it is not there; %s is taken",
+            os.fspath(save_dir),
+            last,
+            names[-1],
         )
     return os.path.join(save_dir, names[-1])
 
@@ -173,20 +186,29 @@ def _write_index(folder: Path, names: list[str]) -> None:
 
 
 def _listed(folder: Path) -> list[str]:
-    """Names of the checkpoints that `checkpoint` lists and the folder holds, in order.
+    """Those that `checkpoint` names and the folder holds."""
+    return [name for name in _named(folder) if (folder / f"{name}.index").is_file()]
+
+
+def _named(folder: Path) -> list[str]:
+    """Names of the checkpoints that `checkpoint` lists, in order.
 
     Paths are taken relative to the folder, wherever it lay when they were written.
     """
     index = folder / CHECKPOINT_INDEX
     if not index.is_file():
         return []
+    if index.stat().st_size > _MAX_INDEX_BYTES:
+        raise InputError(
+            f"{index} has more than {_MAX_INDEX_BYTES:,} bytes, too many for a list of "
+            "checkpoints: remove it, and name a checkpoint"
+        )
     text = index.read_text(encoding="utf-8", errors="replace")
     paths = re.findall(r'^all_model_checkpoint_paths: "(.*)"', text, re.MULTILINE)
     paths += re.findall(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
     names = [re.split(r"[/\\]", path)[-1] for path in paths]
     last_first = dict.fromkeys(reversed(names))  # the last mention counts
-    names = list(reversed(last_first))
-    return [name for name in names if (folder / f"{name}.index").is_file()]
+    return list(reversed(last_first))
 
 
 def checkpoint_values(
@@ -207,6 +229,12 @@ def checkpoint_values(
     specs = training_variables(options)
     values = checkpoint.read({spec.name: spec.shape for spec in specs})
     if with_slots:
-        slots = [f"{spec.name}/{ADAGRAD}" for spec in specs]
-        values |= checkpoint.read_optional([*slots, GLOBAL_STEP])
+        slots = {f"{spec.name}/{ADAGRAD}": spec.shape for spec in specs}
+        there = {slot: slots[slot] for slot in slots if slot in checkpoint.shapes}
+        values |= checkpoint.read(there) | checkpoint.read_optional([GLOBAL_STEP])
+        step = values.get(GLOBAL_STEP, np.float32(0))
+        if step.shape or not (np.isfinite(step) and step == int(step) >= 0):
+            raise InputError(
+                f"checkpoint {prefix}: {GLOBAL_STEP} must be a whole number, not {step}"
+            )
     return values

@@ -30,6 +30,7 @@ from bilm.embeddings_file import (
 )
 from bilm.errors import InputError
 from bilm.files import check_no_input, replacing
+from bilm.hdf5_files import checksum, write_sum
 from bilm.network import BilmState
 from bilm.options import ModelOptions, read_model_options
 from bilm.reading import (
@@ -79,12 +80,14 @@ def dump_token_embeddings(
         )
     with replacing(outfile) as partial, h5py.File(partial, "w") as file:
         dataset = file.create_dataset("embedding", (len(words), width), "float32")
-        start = 0
+        start = found = 0
         with progress_bar(len(words), "word") as bar:
             for piece in pieces:
                 dataset[start : start + len(piece)] = piece
+                found = checksum(np.asarray(piece), found)
                 start += len(piece)
                 bar.update(len(piece))
+        write_sum(dataset, found)
 
 
 def dump_bilm_embeddings(

@@ -19,9 +19,14 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from bilm.errors import InputError
+from bilm.errors import InputError, reading
 from bilm.files import replacing
-from bilm.weights import open_hdf5
+from bilm.hdf5_files import (
+    find_dataset,
+    open_hdf5,
+    read_array,
+    write_array,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -131,10 +136,11 @@ class EmbeddingsWriter:
     def append(self, vectors: Sequence[np.ndarray], progress: Progress) -> None:
         """Write the vectors of the next lines, and take note of the progress."""
         for array in vectors:
-            self._file.create_dataset(
+            write_array(
+                self._file,
                 str(self._next),
-                data=array.astype(self._storage.dtype, copy=False),
-                compression=self._compression(array),
+                array.astype(self._storage.dtype, copy=False),
+                self._compression(array),
             )
             self._next += 1
         assert self._next == progress.n_lines
@@ -172,7 +178,11 @@ class EmbeddingsWriter:
         if not (self._record.exists() and self._partial.exists()):
             logger.info("nothing of %s is there to resume: starting anew", self._path)
             return None
-        with np.load(self._record) as record:
+        # Nothing of it is run: pickled objects are refused.
+        with (
+            reading(self._record, "begin anew without --resume"),
+            np.load(self._record, allow_pickle=False) as record,
+        ):
             self._check_settings(json.loads(str(record["settings"])))
             n_lines, digest = int(record["n_lines"]), int(record["digest"])
             state = [record[f"state_{i}"] for i in range(len(record.files) - 3)]
@@ -181,6 +191,8 @@ class EmbeddingsWriter:
                 for name in list(file)[n_lines:]:
                     del file[name]
                 assert len(file) == n_lines
+                for name in file:
+                    read_array(file[name])  # whole, by its checksum
         except Exception as error:  # broken: killed amid a write of the file's tables
             logger.warning("%s is broken (%s): starting anew", self._partial, error)
             return None
@@ -216,17 +228,24 @@ def read_embeddings(path: PathLike) -> Iterator[np.ndarray]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        InputError: it is no HDF5 file, or none of sentence vectors.
+        InputError: it is no HDF5 file or none of sentence vectors, or is damaged.
     """
     with open_hdf5(path) as file:
-        names = [name for name in file if name != INDEX]
+        with reading(path):
+            names = [name for name in file if name != INDEX]
         if names and "0" not in file:
             raise InputError(
                 f"{path} holds no sentence vectors: its datasets are not named by "
                 f"lines from 0, but {', '.join(names[:3])}"
             )
         for line in range(len(names)):
-            yield file[str(line)][()]
+            dataset = find_dataset(file, str(line))
+            if dataset is None:
+                raise InputError(
+                    f"{path} has vectors of {len(names)} lines, but not of line "
+                    f"{line}: make it again"
+                )
+            yield read_array(dataset)
 
 
 def digest(tokens: Sequence[str], before: int) -> int:

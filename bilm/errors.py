@@ -1,5 +1,9 @@
 """Errors that the user can mend: what rule was broken, by what, and the way out."""
 
+import contextlib
+import os
+from collections.abc import Iterator
+
 
 class InputError(ValueError):
     """A file, an option or an argument breaks a rule.
@@ -11,3 +15,25 @@ class InputError(ValueError):
 
 class InvalidNumberOfCharacters(InputError):
     """`n_characters` is neither 261 (training files) nor 262 (prediction files)."""
+
+
+@contextlib.contextmanager
+def reading(
+    path: str | os.PathLike[str], way_out: str = "copy it again or make it anew"
+) -> Iterator[None]:
+    """Make an `InputError` of what a library raises in the block over a damaged file.
+
+    Libraries have many kinds of errors for that, and messages of many lines.
+    """
+    try:
+        yield
+    except (InputError, FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:
+        # A KeyError quotes its message.
+        what = error.args[0] if isinstance(error, KeyError) and error.args else error
+        lines = str(what).splitlines() or [type(error).__name__]
+        raise InputError(
+            f"{os.fspath(path)} cannot be read ({lines[0]}): where it is damaged, "
+            f"{way_out}"
+        ) from error

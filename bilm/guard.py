@@ -92,15 +92,14 @@ class Guard:
     def cut_back(self, step: int) -> None:
         """Forget the batches of steps after this one, which will be made again."""
         try:
-            with open(self._batches_file, encoding="utf-8") as file:
+            with open(self._batches_file, "rb") as file:
                 lines = file.readlines()
         except FileNotFoundError:
             return
         after = [n for n, line in enumerate(lines) if _step_of(line) > step]
         if after:
             with replacing(self._batches_file) as partial:
-                with open(partial, "w", encoding="utf-8") as file:
-                    file.writelines(lines[: after[0]])
+                partial.write_bytes(b"".join(lines[: after[0]]))
 
     def _watch(self, step: int, norm: float) -> None:
         usual, known = self._usual_norm, self._n_norms
@@ -149,6 +148,7 @@ class Guard:
             logger.warning("%s cannot be written: %s", self._batches_file, error)
 
 
-def _step_of(line: str) -> int:
+def _step_of(line: bytes) -> int:
     """The step that a line of the batches file begins; 0 for one of its rows."""
-    return int(line.removeprefix("step ")) if line.startswith("step ") else 0
+    number = line.removeprefix(b"step ").strip()
+    return int(number) if line.startswith(b"step ") and number.isdigit() else 0

@@ -5,15 +5,13 @@ was not measured is empty. A line that was cut short by a crash is not read, and
 that goes on from an earlier step removes what came after it.
 """
 
-import csv
-import io
 import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from bilm.errors import InputError
+from bilm.errors import InputError, reading
 from bilm.files import replacing
 
 logger = logging.getLogger(__name__)
@@ -34,6 +32,8 @@ COLUMNS = (
     "data_wait",  # share of the time, 0 to 1
     "bad_steps",  # left out so far, as loss or gradient was not finite
 )
+
+_WAY_OUT = "remove it, and a run that goes on begins a new one"
 
 Row = Mapping[str, str]
 
@@ -86,17 +86,28 @@ def read_rows(path: str | os.PathLike[str]) -> list[Row]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        InputError: it has other columns.
+        InputError: it has other columns, or a line is damaged.
     """
-    text = Path(path).read_text(encoding="utf-8")
-    complete = text[: text.rfind("\n") + 1]
-    reader = csv.DictReader(io.StringIO(complete))
-    if complete and tuple(reader.fieldnames or ()) != COLUMNS:
+    with reading(path, _WAY_OUT):
+        text = Path(path).read_text(encoding="utf-8")
+        lines = text[: text.rfind("\n") + 1].split("\n")[:-1]
+    if lines and lines[0] != ",".join(COLUMNS):
         raise InputError(
             f"{path}:1 must have the columns {', '.join(COLUMNS)}: it is no file of "
             "bilm train, or of another version"
         )
-    return list(reader)
+    return [_row(f"{path}:{n}", line) for n, line in enumerate(lines[1:], 2)]
+
+
+def _row(where: str, line: str) -> Row:
+    """The cells of a line, by their columns."""
+    with reading(where, _WAY_OUT):
+        row = dict(zip(COLUMNS, line.split(","), strict=True))
+        int(row["step"]), float(row["hours"])  # always there
+        for name, cell in row.items():
+            if cell and name != "softmax":
+                float(cell)
+    return row
 
 
 def points(rows: list[Row], column: str) -> list[Point]:

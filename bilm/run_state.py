@@ -7,15 +7,15 @@ and removed with it. bilm-tf does not look at it.
 
 import json
 import os
-import zipfile
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bilm.errors import InputError
+from bilm.errors import InputError, reading
 from bilm.files import replacing
 
 SUFFIX = ".state.npz"
+WAY_OUT = "go on with the weights of the checkpoint by bilm restart"
 _VALUES = "values"
 
 
@@ -49,18 +49,18 @@ def read_run_state(prefix: str | os.PathLike[str]) -> RunState:
     """
     path = os.fspath(prefix) + SUFFIX
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            values = json.loads(file[_VALUES].tobytes())
-            arrays = [file[f"lstm_{i}"] for i in range(len(file.files) - 1)]
+        with reading(path, WAY_OUT), open(path, "rb") as raw:
+            # Nothing of it is run: pickled objects are refused.
+            with np.load(raw, allow_pickle=False) as file:
+                values = json.loads(file[_VALUES].tobytes())
+                arrays = [file[f"lstm_{i}"] for i in range(len(file.files) - 1)]
+            finite = all(np.isfinite(array).all() for array in arrays)
     except FileNotFoundError:
         raise InputError(
             f"the checkpoint {os.fspath(prefix)} cannot be resumed, for {path} is "
             "missing (bilm-tf and older versions write none): go on with its weights "
             "by bilm restart"
         ) from None
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
-        raise InputError(
-            f"{path} is damaged ({error}): go on with the weights of the checkpoint by "
-            "bilm restart"
-        ) from None
+    if not (finite and isinstance(values, dict)):
+        raise InputError(f"{path} is no state of a run: {WAY_OUT}")
     return RunState(arrays, values)

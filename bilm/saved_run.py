@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from bilm import event_files
 from bilm.checkpoint import latest_checkpoint
-from bilm.errors import InputError
+from bilm.errors import InputError, reading
 from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
 from bilm.fingerprint import Fingerprint
 from bilm.metrics_file import METRICS_FILE
 from bilm.options import TrainingOptions, replace_options
-from bilm.run_state import RunState, read_run_state
+from bilm.run_state import SUFFIX, WAY_OUT, RunState, read_run_state
 
 BEST = "best"  # folder of the checkpoint with the lowest held-out perplexity
 BAD_BATCHES = "bad_batches.txt"
@@ -52,7 +52,10 @@ def find_saved_run(save_dir: str | os.PathLike[str]) -> SavedRun | None:
         prefix = latest_checkpoint(save_dir)
     except FileNotFoundError:
         return None
-    return SavedRun(prefix, read_run_state(prefix))
+    saved = SavedRun(prefix, read_run_state(prefix))
+    with reading(prefix + SUFFIX, WAY_OUT):
+        _ = saved.fingerprint, saved.n_devices  # they are there
+    return saved
 
 
 def on_devices(

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
-from bilm.weights import datasets, open_hdf5
+from bilm.errors import reading
+from bilm.hdf5_files import check_sum, checksum, datasets, open_hdf5
 
 BLOCK_VALUES = 1 << 20
 """Values of an HDF5 file that are read together."""
@@ -89,9 +90,9 @@ def hdf5_arrays(path: str | os.PathLike[str], values: bool) -> list[StoredArray]
         values: whether to read the values, in pieces.
 
     Raises:
-        FileNotFoundError, InputError: see `open_hdf5`.
+        FileNotFoundError, InputError: see `datasets` and `check_sum`.
     """
-    with open_hdf5(path) as file:
+    with open_hdf5(path) as file, reading(path):
         found = datasets(file)
         lines = [found.pop(str(line)) for line in range(_n_lines(found))]
         arrays = [_described(name, [data], values) for name, data in found.items()]
@@ -114,8 +115,11 @@ def _described(name: str, alike: list[h5py.Dataset], values: bool) -> StoredArra
     if values and np.issubdtype(alike[0].dtype, np.number):
         moments = Moments()
         for dataset in alike:
+            found = 0
             for piece in _pieces(dataset):
                 moments.add(piece.ravel())
+                found = checksum(piece, found)
+            check_sum(dataset, found)
     return StoredArray(
         name,
         _shape(alike),

@@ -192,9 +192,16 @@ def _read_lines(stream: Stream) -> bytes:
 
 
 def is_gzip(path: PathOrPattern) -> bool:
-    """Whether a file is gzipped, whatever its name."""
+    """Whether a file is gzipped, whatever its name; one cut short by its name."""
     with open(path, "rb") as file:
-        return file.read(2) == _GZIP_MAGIC
+        head = file.read(2)
+    named = os.fspath(path).endswith(".gz")
+    if named and not head:  # no text in gzip has 20 bytes
+        raise InputError(
+            f"{path}:1 cannot be unzipped (it is empty): the file is cut short; make "
+            "it again"
+        )
+    return head == _GZIP_MAGIC or (named and head == _GZIP_MAGIC[:1])
 
 
 def _open(path: PathOrPattern) -> Stream:

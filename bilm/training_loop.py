@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from bilm.checkpoint import checkpoint_prefix, remove_unfinished
+from bilm.errors import reading
 from bilm.evaluation import Evaluator
 from bilm.files import OPTIONS_FILE
 from bilm.fingerprint import Fingerprint
@@ -23,7 +24,7 @@ from bilm.options import training_dict, write_options
 from bilm.prefetch import Prefetcher
 from bilm.progress import Progress, Schedule
 from bilm.run_settings import RunSettings
-from bilm.run_state import RunState, write_run_state
+from bilm.run_state import SUFFIX, WAY_OUT, RunState, write_run_state
 from bilm.saved_run import BAD_BATCHES, BEST
 from bilm.saver import Saver
 from bilm.summaries import Summaries
@@ -115,14 +116,15 @@ class TrainingLoop:
 
     def restore(self, prefix: str, state: RunState) -> None:
         """Go on from a checkpoint, whose values the trainer already has."""
-        self.states = self.trainer.split_states(state.arrays)
-        self.position = state.values["position"]
-        for name, part in self.parts.items():
-            if name in state.values:  # validation may begin later
-                part.restore(state.values[name])
+        with reading(prefix + SUFFIX, WAY_OUT):
+            self.states = self.trainer.split_states(state.arrays)
+            self.position = state.values["position"]
+            for name, part in self.parts.items():
+                if name in state.values:  # validation may begin later
+                    part.restore(state.values[name])
+            self.trainer.global_step = self._saved_step = state.values["global_step"]
         if "validation" in state.values and self.validation is None:
             logger.warning("the run goes on without held-out text, which it had before")
-        self.trainer.global_step = self._saved_step = state.values["global_step"]
         self.saver.prefix = prefix
         self.cut_back()
 

@@ -1,7 +1,6 @@
 """`weights.hdf5` and embedding files: reading with every array checked, and writing."""
 
 import contextlib
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,12 +8,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from bilm.errors import InputError
+from bilm.errors import InputError, reading
 from bilm.files import replacing
+from bilm.hdf5_files import datasets, open_hdf5, read_floats, write_array
 from bilm.names import VariableSpec
 
 Path = str | os.PathLike[str]
-_ALIGNMENT = 64  # bytes
 
 
 def read_weights(
@@ -31,7 +30,8 @@ def read_weights(
         float32 arrays by `VariableSpec.name`.
 
     Raises:
-        InputError: all arrays that are missing, extra, misshapen or not finite.
+        InputError: all arrays that are missing, extra, misshapen or of another type;
+            one that is damaged or not finite.
     """
     with stored_weights(path, specs, unused) as stored:
         return dict(stored)
@@ -53,15 +53,14 @@ def stored_weights(
         found = datasets(file)
         for name in unused:
             found.pop(name, None)
-        problems = _differences(found, specs)
+        with reading(path):
+            problems = _differences(found, specs)
         if problems:
             raise InputError(
                 f"{path} does not fit its options: {'; '.join(problems)}"
                 f"{_guess(found, specs)}"
             )
-        yield _StoredWeights(
-            path, {spec.name: found[spec.hdf5] for spec in specs}, convert
-        )
+        yield _StoredWeights({spec.name: found[spec.hdf5] for spec in specs}, convert)
 
 
 class _StoredWeights(Mapping[str, Any]):
@@ -69,22 +68,14 @@ class _StoredWeights(Mapping[str, Any]):
 
     def __init__(
         self,
-        path: Path,
         datasets: Mapping[str, h5py.Dataset],
         convert: Callable[[np.ndarray], Any],
     ) -> None:
-        self._path = path
         self._datasets = datasets
         self._convert = convert
 
     def __getitem__(self, name: str) -> Any:
-        dataset = self._datasets[name]
-        values = _read(dataset)
-        if not _is_finite(values):
-            raise InputError(
-                f"{self._path} holds values that are not finite in {dataset.name[1:]}"
-            )
-        return self._convert(values)
+        return self._convert(read_floats(self._datasets[name]))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._datasets)
@@ -100,7 +91,7 @@ def write_weights(
     with replacing(path) as partial, h5py.File(partial, "w") as file:
         for spec in specs:
             assert values[spec.name].shape == spec.shape
-            file.create_dataset(spec.hdf5, data=values[spec.name], dtype="float32")
+            write_array(file, spec.hdf5, np.asarray(values[spec.name], np.float32))
 
 
 def read_embedding(path: Path, width: int) -> np.ndarray:
@@ -118,38 +109,13 @@ def read_embedding(path: Path, width: int) -> np.ndarray:
                 f"{path}: 'embedding' must have the shape [words, {width}] of the "
                 f"options' projection_dim, but has {list(shape)}"
             )
-        values = _read(found["embedding"])
-    if not _is_finite(values):
-        raise InputError(f"{path} holds values that are not finite in embedding")
-    return values
+        return read_floats(found["embedding"])
 
 
 def dataset_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Shapes of all datasets of an HDF5 file, by their full names."""
     with open_hdf5(path) as file:
         return {name: dataset.shape for name, dataset in datasets(file).items()}
-
-
-def open_hdf5(path: Path) -> h5py.File:
-    """Open for reading; what is no HDF5 file is an `InputError`."""
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"no file {os.fspath(path)}")
-    try:
-        return h5py.File(path, "r")
-    except OSError as error:
-        raise InputError(f"{path} is not a readable HDF5 file: {error}") from error
-
-
-def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
-    """All datasets that the file itself holds; links out of it are not followed."""
-    found: dict[str, h5py.Dataset] = {}
-
-    def add(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset):
-            found[name] = item
-
-    file.visititems(add)
-    return found
 
 
 def _differences(
@@ -174,27 +140,6 @@ def _guess(found: Mapping[str, h5py.Dataset], specs: Sequence[VariableSpec]) -> 
     if wants_characters and "embedding" in found and "char_embed" not in found:
         return "; this file is a word-level model: pass use_character_inputs=False"
     return ""
-
-
-def _read(dataset: h5py.Dataset) -> np.ndarray:
-    values = _aligned_empty(dataset.shape)
-    if dataset.size:
-        dataset.read_direct(values)  # straight to its place, converted on the way
-    return values
-
-
-def _aligned_empty(shape: tuple[int, ...]) -> np.ndarray:
-    """An array that TensorFlow can share without a copy."""
-    n_bytes = 4 * math.prod(shape)
-    memory = np.empty(n_bytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + n_bytes].view(np.float32).reshape(shape)
-
-
-def _is_finite(values: np.ndarray) -> bool:
-    flat = values.ravel()
-    # The sum of squares is fast, and finite only where all values are.
-    return bool(np.isfinite(flat @ flat) or np.isfinite(flat).all())
 
 
 def _some(names: Mapping[str, h5py.Dataset]) -> str:

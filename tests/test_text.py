@@ -119,6 +119,13 @@ def test_what_is_no_text_is_refused_with_its_place(tmp_path, content, message):
         sentences(path)
 
 
+@pytest.mark.parametrize("size", [0, 1, 9])
+def test_a_gzipped_file_cut_to_nothing_is_no_empty_text(tmp_path, size):
+    path = write(tmp_path / "text.gz", gzip.compress(b"a\n")[:size])
+    with pytest.raises(InputError, match="text.gz:1 cannot be unzipped"):
+        sentences(path)
+
+
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(text, "MAX_LINE_BYTES", 10)
     path = write(tmp_path / "long", "a b c d e\n" + "a" * 11)
