@@ -271,7 +271,7 @@ def refuse(*_: object) -> None:
         ("shard", ("shards.shard-1.txt is ", " bytes and was ")),
         ("more shards", ("shards.shard-3.txt is 6 bytes and was not there",)),
         ("no state", ("state.npz is missing", "bilm restart")),
-        ("damaged state", ("state.npz is damaged", "bilm restart")),
+        ("damaged state", ("state.npz cannot be read", "bilm restart")),
     ],
 )
 def test_what_is_not_the_same_is_refused(
