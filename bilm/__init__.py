@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from bilm.batcher import Batcher, TokenBatcher
     from bilm.elmo import weight_layers
     from bilm.embeddings_file import read_embeddings
+    from bilm.export import export_saved_model
     from bilm.model import (
         BidirectionalLanguageModel,
         dump_bilm_embeddings,
@@ -26,6 +27,7 @@ __all__ = [
     "__version__",
     "dump_bilm_embeddings",
     "dump_token_embeddings",
+    "export_saved_model",
     "read_embeddings",
     "weight_layers",
 ]
@@ -36,6 +38,7 @@ _MODULE_OF = {
     "BidirectionalLanguageModel": "bilm.model",
     "dump_bilm_embeddings": "bilm.model",
     "dump_token_embeddings": "bilm.model",
+    "export_saved_model": "bilm.export",
     "read_embeddings": "bilm.embeddings_file",
     "weight_layers": "bilm.elmo",
 }

@@ -150,6 +150,11 @@ class TokenBatcher(_SentenceBatcher):
         self._vocabulary = Vocabulary(lm_vocab_file, require_unk=False)
         super().__init__()
 
+    @property
+    def n_words(self) -> int:
+        """V, the words of the vocabulary."""
+        return self._vocabulary.size
+
     def _encode(self, words: Sequence[str]) -> np.ndarray:
         return self._vocabulary.words_to_ids(words) + 1
 

@@ -43,7 +43,7 @@ from bilm.reading import (
 from bilm.standard_input import STANDARD_INPUT, standard_input
 from bilm.token_vectors import encode_by_length
 from bilm.vocabulary import Vocabulary
-from bilm.weights import read_embedding
+from bilm.weights import check_words, read_embedding
 
 logger = logging.getLogger(__name__)
 
@@ -229,16 +229,15 @@ def _model_and_batcher(
         use_character_inputs=char_cnn is not None,
         stateful=False,
     )
+    if isinstance(batcher, TokenBatcher):
+        n_vectors = model.network.variables_by_name["lm/embedding"].shape[0]
+        check_words(weight_file, n_vectors, batcher.n_words)
     return model, batcher
 
 
 def _word_vectors(weight_file: Path, words: list[str], width: int) -> np.ndarray:
     embedding = read_embedding(weight_file, width)
-    if len(embedding) != len(words):
-        raise InputError(
-            f"{weight_file} has vectors of {len(embedding)} words, but the vocabulary "
-            f"has {len(words)}; take the vocabulary of the training"
-        )
+    check_words(weight_file, len(embedding), len(words))
     return embedding
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -46,6 +47,37 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_folder(
+    path: str | os.PathLike[str], made: re.Pattern[str], maker: str, overwrite: bool
+) -> None:
+    """Check that a folder to make would not take the place of anything else.
+
+    Args:
+        path: of the folder, which may be there and empty.
+        made: the names of what `maker` puts into such a folder.
+        maker: the command.
+        overwrite: whether it may replace what it has made before.
+
+    Raises:
+        InputError: the path is taken.
+    """
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: name a folder to make")
+    there = sorted(os.listdir(folder)) if folder.exists() else []
+    if there and not overwrite:
+        raise InputError(
+            f"the folder {folder} is not empty (it holds {', '.join(there[:3])}): name "
+            "another one, or add --overwrite"
+        )
+    others = [name for name in there if not made.fullmatch(name)]
+    if others:
+        raise InputError(
+            f"{folder} holds what {maker} did not make ({', '.join(others[:3])}), "
+            "and would lose it: name another folder"
+        )
 
 
 def _beside(path: Path, kind: str) -> Path:

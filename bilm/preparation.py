@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from bilm.bars import progress_bar
 from bilm.errors import InputError
-from bilm.files import check_no_input, replacing_folder
+from bilm.files import check_folder, check_no_input, replacing_folder
 from bilm.shuffling import collect, deal
 from bilm.text import LineReader
 
@@ -162,21 +162,6 @@ def _check_folder(folder: Path, files: Sequence[str], overwrite: bool) -> None:
         raise FileNotFoundError(
             f"there is no folder {folder.parent} to make {folder} in"
         )
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: name a folder to make")
-    there = sorted(os.listdir(folder)) if folder.exists() else []
-    if not there:
-        return
-    if not overwrite:
-        raise InputError(
-            f"the folder {folder} is not empty (it holds {', '.join(there[:3])}): name "
-            "another one, or add --overwrite"
-        )
-    others = [name for name in there if not _OUTPUT.fullmatch(name)]
-    if others:
-        raise InputError(
-            f"{folder} holds what bilm prepare did not make ({', '.join(others[:3])}), "
-            "and would lose it: name another folder"
-        )
-    for name in there:
-        check_no_input(folder / name, files)
+    check_folder(folder, _OUTPUT, "bilm prepare", overwrite)
+    for path in folder.glob("*"):
+        check_no_input(path, files)

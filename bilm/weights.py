@@ -112,6 +112,19 @@ def read_embedding(path: Path, width: int) -> np.ndarray:
         return read_floats(found["embedding"])
 
 
+def check_words(path: Path, n_vectors: int, n_words: int) -> None:
+    """Check that a word-level model and a vocabulary have as many words.
+
+    Raises:
+        InputError: they differ.
+    """
+    if n_vectors != n_words:
+        raise InputError(
+            f"{path} has vectors of {n_vectors} words, but the vocabulary has "
+            f"{n_words}; take the vocabulary of the training"
+        )
+
+
 def dataset_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Shapes of all datasets of an HDF5 file, by their full names."""
     with open_hdf5(path) as file:

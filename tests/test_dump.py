@@ -141,6 +141,9 @@ def test_a_word_model_needs_its_vocabulary(
     arrays = dump_text(word_model, text, tmp_path / "out.hdf5", corpus.vocab)
     np.testing.assert_array_equal(arrays["0"][0, 1], arrays["1"][0, 1])
     assert arrays["0"].shape == (3, 2, 16)
+    other = write_lines(tmp_path / "more.txt", [[word] for word in [*WORDS, "unheard"]])
+    with pytest.raises(InputError, match="vectors of 13 words, .* has 14"):
+        dump_text(word_model, text, tmp_path / "other.hdf5", other)
 
 
 def test_a_file_appears_whole_or_not_at_all(char_model: Model, tmp_path: Path) -> None:

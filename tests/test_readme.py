@@ -232,6 +232,12 @@ class TestBlocks:
         names = run.names
         np.testing.assert_allclose(names["in_context"], names["vectors"], atol=1e-6)
 
+    def test_the_savedmodel_gives_the_mean_of_the_average(self, run: Run) -> None:
+        found = run.names["sentence_vectors"]
+        assert found.shape == (2, 12)
+        expected = run.names["average"][1, :2].numpy().mean(0)  # of "Rain !"
+        np.testing.assert_allclose(found[1], expected, atol=1e-6)
+
 
 def table_after(heading: str, markdown: str = README) -> list[list[str]]:
     """Rows of the first table after a heading, without its head, as lists of cells."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tiny import OPTIONS, SMALL_LSTM, assert_near, read_arrays, write_lines
 
 from bilm.batcher import TokenBatcher
@@ -176,3 +177,21 @@ def test_import_gives_the_run_back(prose: Prose) -> None:
         assert before.keys() == after.keys()
         for array in before:
             np.testing.assert_array_equal(before[array], after[array])
+
+
+def test_the_savedmodel_gives_the_vectors_of_the_model(prose: Prose) -> None:
+    run(f"export {prose.flags('model', 'vocab')} --out {prose.folder}/served")
+    served = tf.saved_model.load(f"{prose.folder}/served").signatures["default"]
+    texts = [" ".join(tokens) for tokens in prose.heldout]
+    result = served(tf.constant(texts))
+    model = BidirectionalLanguageModel(
+        prose.folder / "model" / "options.json",
+        prose.folder / "model" / "weights.hdf5",
+        use_character_inputs=False,
+        stateful=False,
+    )
+    batcher = TokenBatcher(prose.folder / "vocab.txt")
+    layers = model(batcher.batch_sentences(prose.heldout))["lm_embeddings"]
+    names = ("word_emb", "lstm_outputs1", "lstm_outputs2")
+    for number, name in enumerate(names):
+        assert_near(result[name], layers[:, number], name)

@@ -13,6 +13,7 @@ from bilm.commands import (
     dump_embeddings,
     dump_tokens,
     dump_weights,
+    export,
     finetune,
     import_weights,
     inspect,
@@ -62,5 +63,6 @@ COMMANDS: tuple[Command, ...] = (
     import_weights,
     dump_embeddings,
     dump_tokens,
+    export,
     inspect,
 )

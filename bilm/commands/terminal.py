@@ -39,19 +39,22 @@ class ProgressHandler(logging.Handler):
 def logging_to_stderr(debug: bool = False) -> Iterator[None]:
     """Show what the package logs inside the block, with the time of day.
 
+    Warnings of other packages too: the handler is the root's. Without one there, absl,
+    by which TensorFlow logs, would add its own, and each line would come twice.
+
     Args:
         debug: show the messages of level DEBUG too, not only INFO and above.
     """
-    logger = logging.getLogger("bilm")
+    root, logger = logging.getLogger(), logging.getLogger("bilm")
     handler = ProgressHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     level_before = logger.level
-    logger.addHandler(handler)
+    root.addHandler(handler)
     logger.setLevel(logging.DEBUG if debug else logging.INFO)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        root.removeHandler(handler)
         logger.setLevel(level_before)
 
 
