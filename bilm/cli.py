@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bilm.commands import COMMANDS, Command
+from bilm.commands.arguments import replace_errors
 from bilm.commands.terminal import logging_to_stderr
 from bilm.errors import InputError
 from bilm.version import __version__
@@ -93,6 +94,7 @@ def _run(args: argparse.Namespace) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if args.debug else "1")
     with logging_to_stderr(args.debug):
         try:
+            replace_errors(args)
             return args.run(args)
         except KeyboardInterrupt:
             sys.stderr.write(f"\n{args.prog}: stopped by Ctrl-C\n")

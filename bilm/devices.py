@@ -1,6 +1,7 @@
 """The devices of one machine, as a `tf.distribute` strategy."""
 
 import functools
+import os
 
 import tensorflow as tf
 
@@ -38,6 +39,26 @@ def make_strategy(n_devices: int) -> tf.distribute.Strategy:
             f"n_gpus is {n_devices}, but {len(found)} {kind} devices are visible"
         )
     return tf.distribute.MirroredStrategy([d.name for d in found[:n_devices]])
+
+
+def check_memory(n_values: int) -> None:
+    """Refuse a network that the memory of this machine could not hold.
+
+    Args:
+        n_values: float32 values of its variables.
+
+    Raises:
+        InputError: they take more than there is, whatever else is in it.
+    """
+    if not hasattr(os, "sysconf"):  # Windows
+        return
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 4 * n_values > memory:
+        raise InputError(
+            f"the network of the options has {n_values:,} parameters, which take "
+            f"{4e-9 * n_values:,.0f} GB, but this machine has {1e-9 * memory:,.0f} GB: "
+            "make lstm.dim, the filters or the vocabulary smaller"
+        )
 
 
 def replica_number() -> int:

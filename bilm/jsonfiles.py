@@ -11,6 +11,7 @@ from bilm.files import replacing
 
 # An options file has about one thousand bytes; far above is some other file.
 MAX_BYTES = 2**20
+MAX_DEPTH = 20
 
 _LISTED_NAMES = 20
 
@@ -46,12 +47,27 @@ def read_object(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]
             f"{path}:{error.lineno} is not JSON ({where}: {error.msg})"
         ) from None
     except RecursionError:
-        raise InputError(f"{path} is nested too deeply to be an options file") from None
+        raise _too_deep(path) from None
     except ValueError as error:  # A number of thousands of digits.
         raise InputError(f"{path} cannot be read as JSON: {error}") from None
+    if not _is_flat_enough(tree):
+        raise _too_deep(path)
     if not isinstance(tree, dict):
         raise InputError(f"{path} must hold a JSON object, not a {type(tree).__name__}")
     return tree, repeated
+
+
+def _is_flat_enough(tree: Any) -> bool:
+    """Whether there are at most `MAX_DEPTH` levels, so that who reads it may recur."""
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        lists = [list(e.values()) if isinstance(e, dict) else e for e in level]
+        level = [child for each in lists if isinstance(each, list) for child in each]
+    return not level
+
+
+def _too_deep(path: str | os.PathLike[str]) -> InputError:
+    return InputError(f"{path} is nested too deeply to be an options file")
 
 
 def write_object(path: str | os.PathLike[str], tree: dict[str, Any]) -> None:

@@ -130,6 +130,33 @@ RULES = {
     "freeze_embedding": _FLAG,
 }
 
+# What no machine can do; beyond it, files are made by mistake or with ill intent.
+_LIMITS = {
+    **dict.fromkeys(("lstm.n_layers", "char_cnn.n_highway"), 1000),
+    "char_cnn.max_characters_per_token": 2**15 - 1,  # lengths are int16
+    **dict.fromkeys(
+        (
+            "lstm.dim",
+            "lstm.projection_dim",
+            "char_cnn.embedding.dim",
+            "char_cnn.filters",
+        ),
+        2**20,
+    ),
+    **dict.fromkeys(("batch_size", "unroll_steps", "accumulate"), 2**20),
+    **dict.fromkeys(
+        (
+            "n_epochs",
+            "n_tokens_vocab",
+            "n_negative_samples_batch",
+            "warmup_steps",
+            "reset_state_every",
+        ),
+        2**31 - 1,  # ids and steps are int32
+    ),
+    "n_train_tokens": 2**63 - 1,
+}
+
 _OBJECTS = {key.rpartition(".")[0] for key in RULES if "." in key}
 _TRAINING_KEYS = {key for key in RULES if "." not in key} - _OBJECTS - {"bidirectional"}
 
@@ -176,7 +203,17 @@ def find_problems(flat: Mapping[str, Any]) -> list[str]:
         for key, value in wrong.items()
     ]
     valid = {key: value for key, value in known.items() if key not in wrong}
-    return problems + list(_contradictions(valid))
+    return problems + list(_too_large(valid)) + list(_contradictions(valid))
+
+
+def _too_large(valid: Mapping[str, Any]) -> Iterator[str]:
+    for key, limit in _LIMITS.items():
+        value = valid.get(key, 0)
+        what = key
+        if key == "char_cnn.filters":
+            what, value = f"the channels of {key}", sum(n for _, n in value or ())
+        if value > limit:
+            yield f"{what} must be at most {limit:,}, not {_short.repr(value)}"
 
 
 def _contradictions(valid: Mapping[str, Any]) -> Iterator[str]:

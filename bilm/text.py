@@ -98,16 +98,27 @@ class LineReader:
     Memory is bounded by the longest line. A line ends at "\\n" alone (not at "\\r",
     U+2028 or U+0085), which is kept; what follows the last one is a line unless it is
     empty. A byte order mark at the beginning is dropped.
+
+    Attributes:
+        n_replaced: how many sequences of bytes were replaced so far.
     """
 
-    def __init__(self, path: PathOrPattern, start: TextPosition | None = None) -> None:
+    def __init__(
+        self,
+        path: PathOrPattern,
+        start: TextPosition | None = None,
+        errors: str = "strict",
+    ) -> None:
         """Prepare to read.
 
         Args:
             path: the file.
             start: `position` of an earlier reading, to go on from there.
+            errors: `replace` puts U+FFFD where bytes are not UTF-8, which `strict`
+                refuses.
         """
-        self._path = path
+        self.n_replaced = 0
+        self._path, self._errors = path, errors
         self._offset, self._line = start or TextPosition()
 
     @property
@@ -137,10 +148,10 @@ class LineReader:
                 while raw := take(stream):
                     if len(raw) > MAX_LINE_BYTES:
                         self._check_last_line(raw)
-                    text = raw.decode("utf-8")
+                    text = raw.decode("utf-8", self._errors)
                     self._offset += len(raw)
                     self._line += raw.count(b"\n") + (not raw.endswith(b"\n"))
-                    yield raw, text
+                    yield self._replaced(raw, text), text
             except UnicodeDecodeError as error:
                 raise self._error(
                     f"is not UTF-8 (byte 0x{raw[error.start]:02x} at offset "
@@ -153,6 +164,15 @@ class LineReader:
                     f"cannot be unzipped ({error}): the file is damaged or cut short; "
                     "make it again"
                 ) from error
+
+    def _replaced(self, raw: bytes, text: str) -> bytes:
+        """The bytes of the text, which are those of the file unless some are wrong."""
+        if self._errors == "strict":
+            return raw
+        encoded = text.encode()
+        mark = "\ufffd"
+        self.n_replaced += text.count(mark) - raw.count(mark.encode())
+        return encoded
 
     def _check_last_line(self, raw: bytes) -> None:
         """Refuse a line that is too long; the others are short, see `_read_lines`."""

@@ -1,5 +1,6 @@
 """One training step on all devices: losses, gradients, clipping and Adagrad."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,12 @@ from bilm.adagrad import (
     join_duplicates,
 )
 from bilm.checkpoint import write_checkpoint
-from bilm.devices import make_strategy, mean_over_replicas, replica_number
+from bilm.devices import (
+    check_memory,
+    make_strategy,
+    mean_over_replicas,
+    replica_number,
+)
 from bilm.gradient_sums import GradientSums
 from bilm.inputs import StepInputs
 from bilm.language_model import (
@@ -87,17 +93,19 @@ class Trainer:
             jit_compile: compile the LSTM layers by XLA.
 
         Raises:
-            InputError: there are not as many devices.
+            InputError: there are not as many devices, or not the memory.
         """
         values = values or {}
         self.options = options
         self.n_replicas = n_replicas
         self.n_pieces = n_replicas * options.accumulate
+        specs = training_variables(options)
+        check_memory(sum(math.prod(spec.shape) for spec in specs))
         self._strategy = make_strategy(n_replicas)
         with self._strategy.scope():
             self.network = Network(
                 options,
-                training_variables(options),
+                specs,
                 values,
                 seed,
                 compute_dtype=mixed_precision or "float32",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bilm.errors import InputError
 from bilm.files import OPTIONS_FILE, WEIGHTS_FILE
+from bilm.replaced_text import replaced_files
 
 
 def positive(text: str) -> int:
@@ -58,6 +59,7 @@ def add_vocab_file(parser: argparse.ArgumentParser, *other_names: str) -> None:
 
 def add_text(parser: argparse.ArgumentParser, flag: str, purpose: str) -> None:
     """Add the flag that names text: `--train_prefix`, `--test_prefix`, `--input`."""
+    add_errors(parser, flag)
     parser.add_argument(
         flag,
         required=True,
@@ -67,6 +69,38 @@ def add_text(parser: argparse.ArgumentParser, flag: str, purpose: str) -> None:
         "plain or gzipped, - for standard input; with a sentence a line and its tokens "
         "apart by white space",
     )
+
+
+def add_errors(parser: argparse.ArgumentParser, flag: str) -> None:
+    """Let `--errors` be of this flag, too; add it with the first one."""
+    texts = parser.get_default("texts") or []
+    parser.set_defaults(texts=[*texts, flag.lstrip("-")])
+    if not texts:
+        parser.add_argument(
+            "--errors",
+            choices=["strict", "replace"],
+            default="strict",
+            help="bytes of the text that are not UTF-8: refuse them, or read a "
+            "temporary copy in which U+FFFD replaces them, and say how many",
+        )
+
+
+def replace_errors(args: argparse.Namespace) -> None:
+    """Replace the texts of a command by copies, where `--errors` wants it.
+
+    Raises:
+        FileNotFoundError, InputError: see `replaced_files`.
+    """
+    if getattr(args, "errors", "strict") == "strict":
+        return
+    flags = vars(args)
+    outputs = [flags[name] for name in ("out", "outfile") if flags.get(name)]
+    for flag in args.texts:
+        given = flags[flag]
+        if isinstance(given, str):  # one file, or -
+            (flags[flag],) = replaced_files(given, outputs)
+        elif given:
+            flags[flag] = replaced_files(given, outputs)
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:

@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="text to embed, plain or gzipped: a sentence a line, its tokens apart by "
         "white space; - for standard input",
     )
+    arguments.add_errors(parser, "--dataset_file")
     arguments.add_model_files(parser)
     arguments.add_outfile(
         parser, "file to write, with data set 'I' [layers, tokens, values] for line I"

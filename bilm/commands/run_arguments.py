@@ -165,6 +165,7 @@ def _add_watching(parser: argparse.ArgumentParser) -> None:
         default=RunSettings.log_every,
         help="steps between log lines",
     )
+    arguments.add_errors(parser, "--valid_prefix")
     parser.add_argument(
         "--valid_prefix",
         nargs="+",
