@@ -50,7 +50,7 @@ def weight_layers(
         }
     logits = _weight(f"{name}_ELMo_W", layers.shape[1], 0.0, l2_coef)
     if do_layer_norm:
-        layers = _normalised(layers, bilm_ops["mask"])
+        layers = normalise_layers(layers, bilm_ops["mask"])
     return {
         "weighted_op": mix_layers(layers, logits, gamma),
         "regularization_op": l2_term(logits, l2_coef),
@@ -68,6 +68,20 @@ def l2_term(logits: tf.Tensor, l2_coef: float | None) -> tf.Tensor:
     return (l2_coef or 0.0) * tf.reduce_sum(tf.square(logits))
 
 
+def normalise_layers(layers: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Bring each layer of [B, n, T, E] to mean 0 and variance 1.
+
+    Over all values of all tokens of the batch that `mask` bool [B, T] says are there.
+    """
+    real = tf.cast(mask, layers.dtype)[:, None, :, None]  # [B, 1, T, 1]
+    axes = [0, 2, 3]
+    count = tf.reduce_sum(real) * layers.shape[-1]
+    mean = tf.reduce_sum(layers * real, axes, keepdims=True) / count
+    squares = tf.square((layers - mean) * real)
+    variance = tf.reduce_sum(squares, axes, keepdims=True) / count
+    return (layers - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
+
+
 def _weight(name: str, size: int, initial: float, l2_coef: float | None) -> tf.Tensor:
     if tf.executing_eagerly() or tf.inside_function():
         return tf.fill([size], initial)
@@ -79,14 +93,3 @@ def _weight(name: str, size: int, initial: float, l2_coef: float | None) -> tf.T
         regularizer=None if not l2_coef else lambda w: l2_term(w, l2_coef),
         trainable=True,
     )
-
-
-def _normalised(layers: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Layers with mean 0 and variance 1 over all values of unmasked tokens."""
-    real = tf.cast(mask, layers.dtype)[:, None, :, None]  # [B, 1, T, 1]
-    axes = [0, 2, 3]
-    count = tf.reduce_sum(real) * layers.shape[-1]
-    mean = tf.reduce_sum(layers * real, axes, keepdims=True) / count
-    squares = tf.square((layers - mean) * real)
-    variance = tf.reduce_sum(squares, axes, keepdims=True) / count
-    return (layers - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
