@@ -43,8 +43,10 @@ class ServedModel(tf.Module):
         """
         super().__init__(name="bilm")
         self.variables_by_name = network.variables_by_name
-        self.elmo_weights = tf.Variable(mix_weights, dtype=tf.float32)
-        self.elmo_gamma = tf.Variable([gamma], dtype=tf.float32)
+        self.elmo_weights = tf.Variable(
+            mix_weights, name="elmo_weights", dtype=tf.float32
+        )
+        self.elmo_gamma = tf.Variable([gamma], name="elmo_gamma", dtype=tf.float32)
         self._to_ids, self._ids = self._input(network.options, words)
         # One function, which all signatures call, so that it is traced once.
         self._outputs = tf.function(

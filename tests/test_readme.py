@@ -237,6 +237,14 @@ class TestBlocks:
         assert found.shape == (2, 12)
         expected = run.names["average"][1, :2].numpy().mean(0)  # of "Rain !"
         np.testing.assert_allclose(found[1], expected, atol=1e-6)
+        classifier = run.names["classifier"]
+        assert len(classifier.trainable_weights) == 2  # of the dense layer alone
+        texts = run.names["tf"].constant(["Rain !", ""])
+        assert classifier(texts).shape == (2, 3)
+
+    def test_ids_of_a_pipeline_are_those_of_the_batcher(self, run: Run) -> None:
+        (ids,) = run.names["batches"]
+        np.testing.assert_array_equal(ids, run.names["ids"])
 
 
 def table_after(heading: str, markdown: str = README) -> list[list[str]]:
