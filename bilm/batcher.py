@@ -66,9 +66,11 @@ class _SentenceBatcher:
         """
         if max_length is not None and max_length < 0:
             raise InputError(f"max_length must not be negative, but is {max_length}")
-        for sentence in [sentences, *sentences]:
+        check_tokens(sentences)
+        sentences = list(sentences)  # which may come one by one
+        for sentence in sentences:
             check_tokens(sentence)
-        delimited = [[BOS, *tokens[:max_length], EOS] for tokens in sentences]
+        delimited = [[BOS, *list(tokens)[:max_length], EOS] for tokens in sentences]
         values = self._values([word for words in delimited for word in words])
         self._check(values, len(delimited))
         lengths = np.array([len(words) for words in delimited], np.int64)

@@ -12,6 +12,7 @@ import tensorflow as tf
 from bilm.batcher import Batcher, TokenBatcher
 from bilm.embedding import Embedder, Window
 from bilm.errors import InputError
+from bilm.given_ids import as_ids, check_sentences
 from bilm.names import (
     char_cnn_variables,
     embedding_variable,
@@ -98,7 +99,11 @@ class BidirectionalLanguageModel:
         Raises:
             InputError: rank, width, range or number of rows break a rule.
         """
-        return self._embed(self._checked(ids))._asdict()
+        checked = self._checked(ids)
+        if tf.executing_eagerly():
+            at_most = self.max_batch_size if self.stateful else None
+            check_sentences(checked.numpy(), at_most)
+        return self._embed(checked)._asdict()
 
     def embed(
         self,
@@ -178,7 +183,7 @@ class BidirectionalLanguageModel:
 
     def encode_tokens(self, ids: Any) -> tf.Tensor:
         """Context-free vectors float32 [batch, tokens, projection_dim] of ids."""
-        return self._encode(self._checked(ids, stateful=False))
+        return self._encode(self._checked(ids))
 
     def reset_states(self) -> None:
         """Let the next call start as the first did."""
@@ -212,38 +217,13 @@ class BidirectionalLanguageModel:
         size = self.options.char_cnn.max_characters_per_token
         return tf.TensorSpec([None, None, size], tf.int32)
 
-    def _checked(self, ids: Any, stateful: bool | None = None) -> tf.Tensor:
+    def _checked(self, ids: Any) -> tf.Tensor:
         """The ids as int32, after what can be checked before they are used."""
-        ids = tf.convert_to_tensor(ids)
         (spec,) = self._embed.input_signature
-        if not ids.dtype.is_integer or not spec.shape.is_compatible_with(ids.shape):
-            raise InputError(
-                f"ids must be int32 of shape {spec.shape.as_list()} (batch, tokens"
-                f"{', characters' if spec.shape.rank == 3 else ''}), but are "
-                f"{ids.dtype.name} of shape {ids.shape.as_list()}"
-            )
-        if tf.executing_eagerly():
-            self._check_values(ids, self.stateful if stateful is None else stateful)
-        return tf.cast(ids, tf.int32)
-
-    def _check_values(self, ids: tf.Tensor, stateful: bool) -> None:
-        if stateful and ids.shape[0] > self.max_batch_size:
-            raise InputError(
-                f"a stateful call takes at most max_batch_size = {self.max_batch_size} "
-                f"sentences, but got {ids.shape[0]}; pass a larger max_batch_size, or "
-                "stateful=False for any number"
-            )
-        if ids.shape.rank == 3:
-            count = N_CHARACTERS
-        else:
-            count = self.network.variables_by_name["lm/embedding"].shape[0] + 1
-        values = ids.numpy()
-        if values.size and not (values.min() >= 0 and values.max() < count):
-            raise InputError(
-                f"ids must be at least 0 and below {count}, but range from "
-                f"{values.min()} to {values.max()}; the Batcher of the same vocabulary "
-                "makes them"
-            )
+        if spec.shape.rank == 3:
+            return as_ids(ids, spec, N_CHARACTERS)
+        n_words = self.network.variables_by_name["lm/embedding"].shape[0]
+        return as_ids(ids, spec, n_words + 1)
 
 
 def _character_network(options: ModelOptions, weight_file: Path) -> Network:

@@ -10,6 +10,7 @@ Letters: V words in the vocabulary, C characters per word.
 import functools
 import logging
 import os
+import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -212,11 +213,15 @@ def check_word_length(length: int) -> None:
 
 
 def check_tokens(sentence: object) -> None:
-    """Refuse a text where a list of tokens is needed."""
+    """Refuse a text, or what is no list at all, where a list of tokens is needed."""
     if isinstance(sentence, (str, bytes)):
         raise InputError(
             f"a sentence must be a list of tokens, not the text {sentence[:40]!r}: "
             "split it first"
+        )
+    if not isinstance(sentence, Iterable):
+        raise InputError(
+            f"sentences must be lists of tokens, not {reprlib.repr(sentence)}"
         )
 
 

@@ -49,6 +49,12 @@ def test_too_many_rows_inside_a_function_end_it(
         (IDS.astype(np.float32), "are float32"),
         (IDS + 2, "below 262, but range from 2 to 263"),
         (IDS - 1, "range from -1 to 260"),
+        (IDS[:, :1], r"must be 2 tokens at least, but .* of shape \[2, 1, 8\]"),
+        (IDS[:, :0], r"must be 2 tokens at least, but .* of shape \[2, 0, 8\]"),
+        (np.roll(IDS, 1, 1), r"sentence 1 of the ids has padding \(0\) before"),
+        ([[1, 2], [3]], r"must be one array of numbers, not \[\[1, 2\], \[3\]\]"),
+        (None, "must be one array of numbers, not None"),
+        (object(), "must be one array of numbers, not <object"),
     ],
 )
 def test_wrong_character_ids_are_refused(
@@ -64,6 +70,7 @@ def test_wrong_character_ids_are_refused(
         (IDS, r"\[None, None\] .* of shape \[2, 4, 8\]"),
         ([[1, 14, 2]], "below 14, but range from 1 to 14"),
         ([[1, -3, 2]], "range from -3 to 2"),
+        ([[0, 1, 3, 2]], r"sentence 0 of the ids has padding \(0\) before a token"),
     ],
 )
 def test_wrong_word_ids_are_refused(
@@ -71,6 +78,32 @@ def test_wrong_word_ids_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         words(ids)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        (None, "sentences must be lists of tokens, not None"),
+        ([["a"], None], "sentences must be lists of tokens, not None"),
+        ([7], "sentences must be lists of tokens, not 7"),
+        ([["a", None]], "a token must be a str, not None"),
+        ([[b"a"]], "a token must be a str, not b'a'"),
+        (["a b"], "not the text 'a b'"),
+    ],
+)
+def test_wrong_sentences_are_refused(
+    sentences: Any, message: str, stateful: BidirectionalLanguageModel
+) -> None:
+    with pytest.raises(InputError, match=message):
+        Batcher(None, LENGTH).batch_sentences(sentences)
+    with pytest.raises(InputError, match=message):
+        list(stateful.embed(sentences))
+
+
+def test_sentences_may_come_one_by_one() -> None:
+    batcher = Batcher(None, LENGTH)
+    ids = batcher.batch_sentences(iter(tokens) for tokens in [["3", "4"], ["9" * 10]])
+    np.testing.assert_array_equal(ids, IDS)
 
 
 def test_a_model_and_its_kind_of_input_must_fit(
