@@ -29,7 +29,8 @@ import numpy as np
 from bilm.errors import InputError
 from bilm.shards import ShardReader, SharedWords
 from bilm.stream import Batch, Geometry, State, Stream
-from bilm.text import PathOrPattern, count_tokens, find_files
+from bilm.text import PathOrPattern, find_files
+from bilm.token_counts import count_tokens
 from bilm.vocabulary import Vocabulary
 
 
@@ -114,7 +115,7 @@ class _Dataset(abc.ABC):
             yield batch.as_dict(keep_incomplete)
 
     def count_tokens(self) -> int:
-        """Count the tokens of all shards; see `bilm.text.count_tokens`."""
+        """Count the tokens of all shards; see `bilm.token_counts.count_tokens`."""
         return count_tokens(self.files)
 
     def state(self) -> State:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bilm import text
+from bilm import text, token_counts
 from bilm.errors import InputError
 
 
@@ -157,21 +157,21 @@ def test_tokens_are_those_of_split(tmp_path_factory, content):
     lines = ("a\n" + content).split("\n")
     expected = [line.split() for line in lines[:-1] + ([lines[-1]] * bool(lines[-1]))]
     assert sentences(str(path)) == expected
-    assert text.count_tokens([path]) == sum(map(len, expected))
+    assert token_counts.count_tokens([path]) == sum(map(len, expected))
 
 
 def test_counts_are_cached_by_path_size_and_time(tmp_path, cache_folder, monkeypatch):
     one, two = write(tmp_path / "1", "a b\n"), write(tmp_path / "2", "a b c\n\n")
-    assert text.count_tokens([one, two, one]) == 7
+    assert token_counts.count_tokens([one, two, one]) == 7
     files = sorted(p.name for p in tmp_path.iterdir())
     assert files == ["1", "2", "user cache"]
     assert [p.name for p in cache_folder.rglob("*.*")] == ["token_counts.json"]
 
     write(tmp_path / "2", "a b c d\n")
     counted = []
-    count = text._count
-    monkeypatch.setattr(text, "_count", lambda p: counted.append(p) or count(p))
-    assert text.count_tokens([one, two]) == 6
+    count = token_counts._count
+    monkeypatch.setattr(token_counts, "_count", lambda p: counted.append(p) or count(p))
+    assert token_counts.count_tokens([one, two]) == 6
     assert counted == [two]
 
 
@@ -179,24 +179,24 @@ def test_counts_are_cached_by_path_size_and_time(tmp_path, cache_folder, monkeyp
 def test_a_broken_cache_is_made_anew(tmp_path, cache_folder, content):
     path = write(tmp_path / "t", "a b\n")
     cache = write(cache_folder / "bilm" / "token_counts.json", content)
-    assert text.count_tokens([path]) == 2
+    assert token_counts.count_tokens([path]) == 2
     assert ": 2" in Path(cache).read_text()
 
 
 def test_no_cache_can_be_written(tmp_path, cache_folder):
     write(cache_folder, "a file where the folder should be")
-    assert text.count_tokens([write(tmp_path / "t", "a b\n")]) == 2
+    assert token_counts.count_tokens([write(tmp_path / "t", "a b\n")]) == 2
 
 
 def test_the_cache_is_bounded(tmp_path, monkeypatch, cache_folder):
-    monkeypatch.setattr(text, "_CACHED_COUNTS", 2)
+    monkeypatch.setattr(token_counts, "_CACHED_COUNTS", 2)
     for name in "abc":
-        text.count_tokens([write(tmp_path / name, "a\n")])
+        token_counts.count_tokens([write(tmp_path / name, "a\n")])
     assert (cache_folder / "bilm/token_counts.json").read_text().count(": 1") == 2
 
 
 def test_counting_names_what_is_wrong(tmp_path):
     with pytest.raises(FileNotFoundError, match="missing"):
-        text.count_tokens([tmp_path / "missing"])
+        token_counts.count_tokens([tmp_path / "missing"])
     with pytest.raises(InputError, match="bad:2 is not UTF-8"):
-        text.count_tokens([write(tmp_path / "bad", b"a\n\xff")])
+        token_counts.count_tokens([write(tmp_path / "bad", b"a\n\xff")])

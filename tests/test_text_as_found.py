@@ -26,6 +26,7 @@ from bilm.errors import InputError
 from bilm.replaced_text import replaced_files
 from bilm.text_statistics import measure_text
 from bilm.texttable import TextTable
+from bilm.token_counts import count_tokens
 from bilm.training import load_vocab
 from bilm.vocabulary_file import counts_file, write_vocabulary
 from bilm.wordtable import WordTable
@@ -84,7 +85,7 @@ def test_all_readers_take_the_same_tokens(
         assert dict(counted.words()) == words
         assert counted.lengths == Counter(map(len, expected))
     assert measure_text([path]).all.n_tokens == words.total()
-    assert text.count_tokens([path]) == words.total()
+    assert count_tokens([path]) == words.total()
     vocab_file = tmp_path / "vocab.txt"
     write_vocabulary([path], vocab_file)
     vocab = load_vocab(vocab_file, 50)
