@@ -40,6 +40,7 @@ SPECS = model_variables(OPTIONS)
 SHAPE = SPECS[0].shape  # of char_embed
 
 
+@pytest.mark.slow
 def test_damaged_files_are_refused_or_right(tmp_path: Path) -> None:
     """200 of each kind of file; the batch lists what was neither."""
     command = [sys.executable, str(HERE / "damaged.py"), str(tmp_path)]
