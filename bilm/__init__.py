@@ -11,7 +11,7 @@ from bilm.version import __version__
 
 if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from bilm.batcher import Batcher, TokenBatcher
-    from bilm.elmo import weight_layers
+    from bilm.elmo import mean_pool, weight_layers
     from bilm.embeddings_file import read_embeddings
     from bilm.export import export_saved_model
     from bilm.model import (
@@ -28,6 +28,7 @@ __all__ = [
     "dump_bilm_embeddings",
     "dump_token_embeddings",
     "export_saved_model",
+    "mean_pool",
     "read_embeddings",
     "weight_layers",
 ]
@@ -39,6 +40,7 @@ _MODULE_OF = {
     "dump_bilm_embeddings": "bilm.model",
     "dump_token_embeddings": "bilm.model",
     "export_saved_model": "bilm.export",
+    "mean_pool": "bilm.elmo",
     "read_embeddings": "bilm.embeddings_file",
     "weight_layers": "bilm.elmo",
 }

@@ -90,8 +90,9 @@ def _declare(command: Command, parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    # Before TensorFlow is imported: its remarks on the machine are not for our users.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if args.debug else "1")
+    # Before TensorFlow is imported: its remarks on the machine are not for our users,
+    # not even those that it calls errors, such as that there is no GPU.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if args.debug else "3")
     with logging_to_stderr(args.debug):
         try:
             replace_errors(args)

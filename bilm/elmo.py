@@ -82,6 +82,29 @@ def normalise_layers(layers: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return (layers - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)
 
 
+def mean_pool(emb: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Average vectors over the tokens that are there: a vector for each sentence.
+
+    Padding counts for nothing, whatever its values. Half precision is summed up in
+    float32.
+
+    Args:
+        emb: vectors [B, T, E], or those of several layers [B, n, T, E].
+        mask: bool [B, T], as the model gives it.
+
+    Returns:
+        [B, E] or [B, n, E], of the type of `emb`; zeros for a sentence without tokens.
+    """
+    emb = tf.convert_to_tensor(emb)
+    real = tf.cast(mask, tf.bool)[..., None]  # [B, T, 1]
+    if emb.shape.rank == 4:
+        real = real[:, None]
+    exact = tf.float64 if emb.dtype == tf.float64 else tf.float32
+    values = tf.where(real, tf.cast(emb, exact), tf.zeros([], exact))
+    count = tf.reduce_sum(tf.cast(real, exact), -2)
+    return tf.cast(tf.math.divide_no_nan(tf.reduce_sum(values, -2), count), emb.dtype)
+
+
 def _weight(name: str, size: int, initial: float, l2_coef: float | None) -> tf.Tensor:
     if tf.executing_eagerly() or tf.inside_function():
         return tf.fill([size], initial)

@@ -42,16 +42,20 @@ class Fingerprint(NamedTuple):
         mixed_precision: str | None,
     ) -> "Fingerprint":
         """Describe a run by what it is given."""
-        words = "\n".join(vocab.words).encode(errors="surrogatepass")
-        digest = hashlib.sha256(words).hexdigest()
         return Fingerprint(
             training_dict(options),
-            {"words": vocab.size, "sha256": digest},
+            {"words": vocab.size, "sha256": words_digest(vocab)},
             {Path(path).name: f"{os.path.getsize(path)} bytes" for path in files},
             options.batch_size * options.accumulate * n_devices,
             seed,
             mixed_precision,
         )
+
+
+def words_digest(vocab: Vocabulary) -> str:
+    """SHA-256 of the words of a vocabulary in their order, in hexadecimal."""
+    words = "\n".join(vocab.words).encode(errors="surrogatepass")
+    return hashlib.sha256(words).hexdigest()
 
 
 def check_same(then: Fingerprint, now: Fingerprint) -> None:

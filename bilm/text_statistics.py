@@ -82,7 +82,7 @@ def measure_text(
                 kinds["known"][count] += 1
         everything, cut, known = map(_amount, kinds.values())
         n_once = kinds["all"][1]
-        _warn_of_cut(cut, everything, max_characters - 2)
+        warn_of_cut(cut, everything, max_characters - 2)
         return TextStatistics(
             n_blank=text.n_blank,
             all=everything,
@@ -117,7 +117,8 @@ def _amount(types_by_count: Counter[int]) -> Amount:
     return Amount(n_tokens, types_by_count.total())
 
 
-def _warn_of_cut(cut: Amount, everything: Amount, n_bytes: int) -> None:
+def warn_of_cut(cut: Amount, everything: Amount, n_bytes: int) -> None:
+    """Warn where many tokens of a text are longer than the encoder reads."""
     share = cut.n_tokens / everything.n_tokens
     if share > MANY_CUT:
         logger.warning(

@@ -3,12 +3,15 @@
 import json
 import logging
 import os
+import platform
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from bilm.checkpoint import checkpoint_values, latest_checkpoint
+from bilm.corpus_sample import warn_of_text
 from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
@@ -31,6 +34,7 @@ from bilm.run_settings import RunSettings
 from bilm.saved_run import BEST, SavedRun, find_saved_run, remove_run
 from bilm.trainer import Trainer
 from bilm.training_loop import TrainingLoop
+from bilm.version import __version__
 from bilm.word_vectors import initial_embedding
 
 __all__ = [
@@ -44,6 +48,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+MANY_WORDS = 1_000_000
+"""More words of a vocabulary deserve a warning."""
 
 Options = TrainingOptions | Mapping[str, Any]
 
@@ -96,6 +103,7 @@ def train(
         check_dataset(checked, each)
     schedule = training_schedule(checked, n_gpus)
     how = RunSettings(**settings)
+    warn_of_text(data.files, data.vocab, checked)
     save_dir, log_dir = os.fspath(tf_save_dir), os.fspath(tf_log_dir)
     saved = find_saved_run(save_dir) if resume else None
     seed = _seed(how, saved)
@@ -244,8 +252,27 @@ def _say_what_is_next(loop: TrainingLoop, save_dir: str) -> None:
         )
 
 
+def _warn_of_size(options: TrainingOptions) -> None:
+    if options.n_tokens_vocab > MANY_WORDS:
+        n_values = options.n_tokens_vocab * (options.lstm.projection_dim + 1)
+        logger.warning(
+            "the vocabulary has %s words: the softmax alone takes %.1f GiB of memory "
+            "with its Adagrad slots, on each device; bilm vocab --max_size makes a "
+            "smaller one, and words out of it still get vectors",
+            f"{options.n_tokens_vocab:,}",
+            2 * 4 * n_values / 2**30,
+        )
+
+
 def _announce(trainer: Trainer, schedule: Schedule, seed: int) -> None:
     options = trainer.options
+    logger.info(
+        "bilm %s of %s, Python %s, TensorFlow %s",
+        __version__,
+        os.path.dirname(os.path.abspath(__file__)),
+        platform.python_version(),
+        tf.__version__,
+    )
     learnt = sum(int(np.prod(spec.shape)) for spec in trainer.network.learnt_specs)
     logger.info(
         "training %s parameters for %d steps of %d tokens, %d an epoch, seed %d",
@@ -255,6 +282,7 @@ def _announce(trainer: Trainer, schedule: Schedule, seed: int) -> None:
         schedule.steps_per_epoch,
         seed,
     )
+    _warn_of_size(options)
     logger.debug("options: %s", json.dumps(training_dict(options)))
     if options.sample_softmax and not options.samples:
         logger.info(

@@ -1,6 +1,9 @@
 """Whole commands, with a tiny model, from text to embeddings."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +30,9 @@ from bilm.options import (
     training_dict,
     write_options,
 )
+from bilm.version import __version__
 
+ROOT = Path(__file__).parent.parent
 TINY = replace_options(
     OPTIONS,
     lstm=SMALL_LSTM,
@@ -177,7 +182,106 @@ def test_another_vocabulary_is_refused(
         command(f"test {flags} --test_prefix {corpus.heldout}"),
         command(f"restart {flags} --train_prefix {corpus.train}"),
     ):
-        assert_refused(result, str(other), "12 words", "13")
+        assert_refused(
+            result, str(other), "12 words", "13", "bilm finetune --init_from"
+        )
+
+
+@pytest.mark.parametrize("name", ["test", "score", "predict", "restart"])
+def test_a_vocabulary_of_as_many_other_words_is_refused(
+    name: str, run: Path, corpus: Corpus, command: Any, tmp_path: Path
+) -> None:
+    words = [*WORDS[:-2], *WORDS[:-3:-1]]  # in another order
+    other = write_lines(tmp_path / "vocab.txt", [[word] for word in words])
+    text = {
+        "test": f"--test_prefix {corpus.heldout}",
+        "score": f"--text {corpus.heldout} --outfile {tmp_path / 'scores.tsv'}",
+        "predict": "1 2",
+        "restart": f"--train_prefix {corpus.train}",
+    }
+    result = command(f"{name} --save_dir {run} --vocab_file {other} {text[name]}")
+    assert_refused(result, str(other), "other ones or in another order", "bilm finet")
+
+
+def test_options_of_prediction_cannot_train(
+    run: Path, corpus: Corpus, command: Any, tmp_path: Path
+) -> None:
+    """Those of a released model: what is missing for training is said."""
+    tree = json.loads((run / "options.json").read_text())
+    network = {key: tree[key] for key in ("bidirectional", "char_cnn", "lstm")}
+    network["char_cnn"]["n_characters"] = 262
+    (tmp_path / "options.json").write_text(json.dumps(network))
+    result = command(
+        f"train --save_dir {tmp_path / 'new'} --vocab_file {corpus.vocab} "
+        f"--train_prefix {corpus.train} --options {tmp_path / 'options.json'}"
+    )
+    assert_refused(result, "options.json", "prediction", "n_epochs", "unroll_steps")
+    assert result.err.count("\n") == 1 and not (tmp_path / "new").exists()
+
+
+def test_files_in_utf_16_are_named_with_a_guess(
+    run: Path, corpus: Corpus, options_file: str, command: Any, tmp_path: Path
+) -> None:
+    """As Notepad saves them: vocabulary, corpus, options and text to embed."""
+    sources = {
+        "vocab": corpus.vocab,
+        "text": corpus.train,
+        "options": Path(options_file),
+    }
+    paths = {name: str(path) for name, path in sources.items()}
+    train = "train --save_dir {folder}/new --vocab_file {vocab} --train_prefix {text} "
+    commands = dict.fromkeys(sources, train + "--options {options}")
+    for name, line in commands.items():
+        wrong = tmp_path / f"{name}.txt"
+        wrong.write_bytes(sources[name].read_text().encode("utf-16"))
+        flags = line.format(**{**paths, name: str(wrong), "folder": tmp_path})
+        result = command(flags)
+        assert_refused(result, str(wrong), "UTF-16")
+        assert result.err.count("\n") == 1 and not (tmp_path / "new").exists()
+    weights = tmp_path / "weights.hdf5"
+    assert command(f"dump-weights --save_dir {run} --outfile {weights}").code == 0
+    embed = f"dump-embeddings --model {tmp_path} --outfile {tmp_path / 'o.hdf5'}"
+    result = command(f"{embed} --dataset_file {tmp_path / 'text.txt'}")
+    assert_refused(result, "text.txt", "UTF-16")
+    assert not (tmp_path / "o.hdf5").exists()
+
+
+@pytest.mark.slow
+def test_the_encoding_of_the_platform_does_not_matter(
+    options_file: str, tmp_path: Path
+) -> None:
+    """Train, dump and embed text of several scripts where the locale is ASCII."""
+    words = ["é", "中", "ب"]
+    text = write_lines(tmp_path / "text.txt", [words, words[::-1]] * 20)
+    vocab = write_lines(tmp_path / "vocab.txt", [[w] for w in [*WORDS[:3], *words]])
+    commands = [
+        f"train --save_dir run --vocab_file {vocab.name} --train_prefix {text.name} "
+        f"--options {options_file} --n_epochs 1 --n_gpus 1",
+        "dump-weights --save_dir run --outfile weights.hdf5",
+        f"dump-embeddings --model . --dataset_file {text.name} --outfile o.hdf5",
+    ]
+    code = "import sys\nfrom bilm.cli import main\n" + "\n".join(
+        f"assert main({line.split()!a}) == 0" for line in commands
+    )
+    ascii_only = {
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONIOENCODING": "ascii",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | ascii_only,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"Logging error" not in done.stderr and done.stderr.isascii()
+    first = done.stderr.decode()
+    assert f"bilm {__version__} of {ROOT / 'bilm'}, Python 3." in first
+    assert len(read_arrays(tmp_path / "o.hdf5")) == 40
 
 
 def test_an_empty_text_is_refused(

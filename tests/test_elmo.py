@@ -9,7 +9,7 @@ import tensorflow as tf
 from tiny import Model, assert_near
 
 from bilm import Batcher, BidirectionalLanguageModel, weight_layers
-from bilm.elmo import l2_term, mix_layers
+from bilm.elmo import l2_term, mean_pool, mix_layers
 
 v1 = tf.compat.v1
 N_LAYERS, DIM = 3, 4
@@ -164,3 +164,25 @@ def test_graph_without_a_coefficient_has_no_loss(l2_coef: float | None) -> None:
     with tf.Graph().as_default():
         weight_layers("input", tensors(), l2_coef=l2_coef)
         assert not v1.losses.get_regularization_losses()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_padding_does_not_count_in_a_mean(dtype: type) -> None:
+    """The pooled vector of a sentence is the same alone and beside a longer one."""
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(0, 1, (3, 2, 10, 4)).astype(dtype)  # of two layers
+    vectors[0, :, 2:] = np.nan  # whatever padding holds
+    mask = np.arange(10) < np.array([2, 10, 0])[:, None]
+    pooled = mean_pool(vectors, mask)
+    assert pooled.shape == (3, 2, 4) and pooled.dtype == dtype
+    expected = [vectors[0, :, :2].mean(1), vectors[1].mean(1), np.zeros((2, 4))]
+    tolerance = 1e-6 if dtype == np.float32 else 2e-3
+    np.testing.assert_allclose(pooled, expected, tolerance, tolerance)
+    alone = mean_pool(vectors[:1, :, :2], mask[:1, :2])
+    np.testing.assert_array_equal(alone[0], pooled[0])
+    np.testing.assert_array_equal(mean_pool(vectors[:, 0], mask), pooled[:, 0])
+
+
+def test_a_mean_of_half_precision_does_not_overflow() -> None:
+    vectors = np.full((1, 100, 1), 60_000, np.float16)
+    np.testing.assert_array_equal(mean_pool(vectors, np.ones((1, 100), bool)), 60_000)

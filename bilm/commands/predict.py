@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     from bilm.next_words import open_predictor
 
     options, ckpt_file = runs.last_checkpoint(args.save_dir)
-    vocab = runs.open_vocabulary_of_run(args, options)
+    vocab = runs.open_vocabulary_of_run(args, options, ckpt_file)
     words = " ".join(args.text).split()
     predictor = open_predictor(options, ckpt_file, vocab, args.direction)
     _say_unknown(words, vocab, options)

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     checks.check_files([args.vocab_file])
     runs.check_paths(args)
     options, ckpt_file = runs.last_checkpoint(args.save_dir)
-    vocab = runs.open_vocabulary_of_run(args, options)
+    vocab = runs.open_vocabulary_of_run(args, options, ckpt_file)
     given = run_arguments.options_given(args, run_arguments.LENGTH_OPTIONS)
     options = replace_options(options, **given)
     return runs.train_on_text(args, options, vocab, restart_ckpt_file=ckpt_file)

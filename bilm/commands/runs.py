@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bilm.commands import checks
 from bilm.commands.signals import StopSignals
-from bilm.errors import InputError
+from bilm.errors import InputError, reading
+from bilm.fingerprint import Fingerprint, words_digest
 from bilm.options import replace_options, training_options_from_dict
+from bilm.run_state import SUFFIX, read_run_state
 from bilm.text import find_files, no_text
 
 if TYPE_CHECKING:
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from bilm.saved_run import SavedRun
 
 logger = logging.getLogger(__name__)
+
+_NEW_WORDS = (
+    ", or train on with another one by bilm finetune --init_from --init_vocab_file"
+)
 
 
 def open_vocabulary(vocab_file: str, options: TrainingOptions) -> Vocabulary:
@@ -30,20 +37,41 @@ def open_vocabulary(vocab_file: str, options: TrainingOptions) -> Vocabulary:
 
 
 def open_vocabulary_of_run(
-    args: argparse.Namespace, options: TrainingOptions
+    args: argparse.Namespace, options: TrainingOptions, ckpt_file: str
 ) -> Vocabulary:
     """Load the vocabulary that the run in `--save_dir` was trained with.
 
     Raises:
-        InputError: the vocabulary has not as many words as the softmax of the run.
+        InputError: the vocabulary has not as many words as the softmax of the run, or
+            not the same.
     """
     vocab = open_vocabulary(args.vocab_file, options)
     if vocab.size != options.n_tokens_vocab:
         raise InputError(
             f"{args.vocab_file} has {vocab.size} words, but the run in {args.save_dir} "
             f"has {options.n_tokens_vocab}: give the vocabulary it was trained with"
+            f"{_NEW_WORDS}"
+        )
+    known = _words_of_run(ckpt_file)
+    if known and known != words_digest(vocab):
+        raise InputError(
+            f"{args.vocab_file} has {vocab.size} words, as many as the run in "
+            f"{args.save_dir} was trained with, but other ones or in another order: "
+            f"give the vocabulary it was trained with{_NEW_WORDS}"
         )
     return vocab
+
+
+def _words_of_run(ckpt_file: str) -> str | None:
+    """The digest of a run's words; None where the checkpoint does not tell it."""
+    if not os.path.exists(ckpt_file + SUFFIX):
+        return None  # as of bilm-tf
+    try:
+        with reading(ckpt_file + SUFFIX):
+            values = read_run_state(ckpt_file).values
+            return Fingerprint(**values["fingerprint"]).vocabulary["sha256"]
+    except InputError:  # which only a resume needs
+        return None
 
 
 def last_checkpoint(save_dir: str) -> tuple[TrainingOptions, str]:

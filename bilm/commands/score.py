@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
     start, totals = time.perf_counter(), Totals()
     options, ckpt_file = runs.last_checkpoint(args.save_dir)
-    vocab = runs.open_vocabulary_of_run(args, options)
+    vocab = runs.open_vocabulary_of_run(args, options, ckpt_file)
     scorer = open_scorer(options, ckpt_file, vocab)
     reading = Reading(batch_tokens=args.max_tokens, stateful=args.stateful)
     texts: Iterable[Iterable[list[str]]] = map(read_sentences, files)

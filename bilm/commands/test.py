@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from bilm.evaluation import evaluate
 
     options, ckpt_file = runs.last_checkpoint(args.save_dir)
-    vocab = runs.open_vocabulary_of_run(args, options)
+    vocab = runs.open_vocabulary_of_run(args, options, ckpt_file)
     text = runs.open_text(args.test_prefix, vocab, options, test=True)
     result = evaluate(
         options, ckpt_file, text, args.batch_size, unroll_steps=args.unroll_steps
