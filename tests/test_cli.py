@@ -7,6 +7,7 @@ run in the tests of training, evaluation and prediction.
 import argparse
 import inspect
 import logging
+import os
 import runpy
 import subprocess
 import sys
@@ -400,6 +401,25 @@ def test_errors_that_the_user_can_mend_are_one_line(
     assert error_line(capsys) == f"dump_token_embeddings.py: error: {line}\n"
     with pytest.raises(type(error)):
         main(["dump-tokens", *DUMP_TOKENS, "--debug"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "before", "level"),
+    [([], None, "3"), (["--debug"], None, "0"), ([], "1", "1")],
+)
+def test_remarks_of_tensorflow_on_the_machine_are_for_debug(
+    flags: list[str],
+    before: str | None,
+    level: str,
+    stubs: Stubs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "TF_CPP_MIN_LOG_LEVEL"
+    monkeypatch.setenv(name, before or "")  # to be restored after the test
+    if before is None:
+        monkeypatch.delenv(name)
+    assert main(["dump-tokens", *DUMP_TOKENS, *flags]) == 0
+    assert os.environ[name] == level
 
 
 def test_errors_of_ours_keep_their_traceback(

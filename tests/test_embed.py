@@ -238,6 +238,7 @@ def test_memory_does_not_grow_with_the_text(model: BidirectionalLanguageModel) -
         ({"layers": "bottom"}, "'average' or a number from 0 to 2, not 'bottom'"),
         ({"layers": -2}, "from 0 to 2, not -2"),
         ({"layers": 3}, "not 3"),
+        ({"layers": -2}, "not -2"),
         ({"pool": "max"}, "'mean' or None, not 'max'"),
         ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
     ],
