@@ -59,3 +59,25 @@ def test_demo_goes_the_whole_path(tmp_path: Path) -> None:
     assert "Perplexity of held-out text" in printed
     made = {path.name for path in (tmp_path / "demo").iterdir()}
     assert {"text", "run", "model", "embeddings.hdf5"} <= made
+
+
+@pytest.mark.slow
+def test_pos_tagging_prints_a_table(tmp_path: Path) -> None:
+    text = (ROOT / "tests" / "fixtures" / "golden" / "text.txt").read_text("utf-8")
+    lines = [f"{line} {i}".split() for i in range(6) for line in text.splitlines()]
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name, content in (
+        ("brown.txt", lines),
+        ("brown.tags.txt", [[token[-1] for token in line] for line in lines]),
+    ):
+        rows = "".join(f"{' '.join(line)}\n" for line in content)
+        (corpus / name).write_text(rows, encoding="utf-8")
+    sizes = ("--epochs", "1", "--steps", "2", "--seeds", "1")
+    printed = run("pos_tagging.py", str(corpus), "pos", *sizes, folder=tmp_path)
+    for kind in ("word embeddings", "ELMo", "both"):
+        assert f"| {kind} | " in printed
+    training = (tmp_path / "pos" / "train.txt").read_text("utf-8").splitlines()
+    test = {" ".join(line) for line in lines[9::10]}
+    assert len(training) == len(lines) - len(lines[9::10])
+    assert not test & set(training)
