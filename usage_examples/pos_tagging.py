@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("corpus", type=Path, help="folder with brown.txt and its tags")
     parser.add_argument("folder", type=Path, help="folder to fill, or to go on in")
-    parser.add_argument("--epochs", type=int, default=5, help="of the biLM")
+    parser.add_argument("--epochs", type=int, default=4, help="of the biLM")
     parser.add_argument("--steps", type=int, default=1000, help="of each tagger")
     parser.add_argument("--seeds", type=int, default=3, help="taggers of each kind")
     args = parser.parse_args(argv)
