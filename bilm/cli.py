@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from bilm.commands import COMMANDS, Command
 from bilm.commands.arguments import replace_errors
+from bilm.commands.quiet_import import import_tensorflow_quietly
 from bilm.commands.terminal import logging_to_stderr
 from bilm.errors import InputError
 from bilm.version import __version__
@@ -92,7 +93,8 @@ def _declare(command: Command, parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     # Before TensorFlow is imported: its remarks on the machine are not for our users,
     # not even those that it calls errors, such as that there is no GPU.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if args.debug else "3")
+    if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if args.debug else "3") == "3":
+        import_tensorflow_quietly()
     with logging_to_stderr(args.debug):
         try:
             replace_errors(args)
