@@ -11,7 +11,7 @@ from bilm.version import __version__
 
 if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from bilm.batcher import Batcher, TokenBatcher
-    from bilm.elmo import mean_pool, weight_layers
+    from bilm.elmo import ScalarMix, mean_pool, weight_layers
     from bilm.embeddings_file import read_embeddings
     from bilm.export import export_saved_model
     from bilm.model import (
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
 __all__ = [
     "Batcher",
     "BidirectionalLanguageModel",
+    "ScalarMix",
     "TokenBatcher",
     "__version__",
     "dump_bilm_embeddings",
@@ -42,6 +43,7 @@ _MODULE_OF = {
     "export_saved_model": "bilm.export",
     "mean_pool": "bilm.elmo",
     "read_embeddings": "bilm.embeddings_file",
+    "ScalarMix": "bilm.elmo",
     "weight_layers": "bilm.elmo",
 }
 

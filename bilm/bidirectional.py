@@ -13,6 +13,7 @@ from bilm.batcher import Batcher, TokenBatcher
 from bilm.embedding import Embedder, Window
 from bilm.errors import InputError
 from bilm.given_ids import as_ids, check_sentences
+from bilm.graph_mode import in_graph, outer_graph
 from bilm.names import (
     char_cnn_variables,
     embedding_variable,
@@ -21,8 +22,9 @@ from bilm.names import (
 )
 from bilm.network import BilmState, Network
 from bilm.options import ModelOptions, read_model_options
-from bilm.prediction import Embeddings, embed_sentences, encode_tokens
+from bilm.prediction import encode_tokens
 from bilm.reading import BATCH_TOKENS, Layers, Reading, Sentences, check_reading
+from bilm.row_states import RowStates
 from bilm.weights import dataset_shapes, read_embedding, stored_weights
 
 Path = str | os.PathLike[str]
@@ -80,16 +82,15 @@ class BidirectionalLanguageModel:
             self.network = _token_network(
                 self.options, weight_file, embedding_weight_file
             )
-        self._states = tf.nest.map_structure(
-            lambda zeros: tf.Variable(zeros, trainable=False),
-            self.network.zero_state(max_batch_size if stateful else 0),
-        )
-        ids = self._ids_spec(use_character_inputs)
-        # Nothing needs autograph, and tracing is faster without.
-        self._embed = tf.function(self._compute, input_signature=[ids], autograph=False)
+        self._graph = outer_graph()
+        self._ids = self._ids_spec(use_character_inputs)
+        self._states: dict[Any, RowStates] = {}
+        self._results: dict[Any, dict[str, tf.Tensor]] = {}  # of a graph
+        if self._graph is None:
+            self._states_of(None)
         self._encode = tf.function(
             lambda ids: encode_tokens(self.network, ids),
-            input_signature=[ids],
+            input_signature=[self._ids],
             autograph=False,
         )
 
@@ -100,10 +101,13 @@ class BidirectionalLanguageModel:
             InputError: rank, width, range or number of rows break a rule.
         """
         checked = self._checked(ids)
+        if in_graph():
+            key = ids.ref() if tf.is_tensor(ids) else checked.ref()
+            return self._results_in_graph(key, checked)
         if tf.executing_eagerly():
             at_most = self.max_batch_size if self.stateful else None
             check_sentences(checked.numpy(), at_most)
-        return self._embed(checked)._asdict()
+        return self._states_of(None).embed(checked)._asdict()
 
     def embed(
         self,
@@ -162,6 +166,11 @@ class BidirectionalLanguageModel:
             batcher: as for `embed`.
             state: of one row, to start from where stateful; zeros by default.
         """
+        if not tf.executing_eagerly():
+            raise InputError(
+                "embed gives arrays, which a graph cannot: call the model with ids, or "
+                "write the vectors of a text by dump_bilm_embeddings before"
+            )
         check_reading(reading, self.options)
         batcher = batcher or self._batcher
         return self.embedder.windows(sentences, batcher, reading, state)
@@ -185,30 +194,35 @@ class BidirectionalLanguageModel:
         """Context-free vectors float32 [batch, tokens, projection_dim] of ids."""
         return self._encode(self._checked(ids))
 
-    def reset_states(self) -> None:
-        """Let the next call start as the first did."""
-        for state in tf.nest.flatten(self._states):
-            state.assign(tf.zeros_like(state))
+    def reset_states(self) -> tf.Operation | None:
+        """Let the next call start as the first did.
 
-    def states(self) -> BilmState:
-        """The state of all `max_batch_size` rows: for each direction and layer."""
-        return tf.nest.map_structure(tf.convert_to_tensor, self._states)
+        Returns:
+            In a TensorFlow 1 graph, the operation that does so, for a `Session` to run.
+        """
+        return tf.group(*[states.reset() for states in self._states.values()])
 
-    def _compute(self, ids: tf.Tensor) -> Embeddings:
-        rows = tf.shape(ids)[0]
-        if not self.stateful:
-            return embed_sentences(self.network, ids, self.network.zero_state(rows))[0]
-        at_most = tf.debugging.assert_less_equal(
-            rows, self.max_batch_size, "a stateful call takes max_batch_size rows"
-        )
-        with tf.control_dependencies([at_most] if at_most is not None else []):
-            state = tf.nest.map_structure(lambda v: v[:rows], self._states)
-        embeddings, final = embed_sentences(self.network, ids, state)
-        for variable, value in zip(
-            tf.nest.flatten(self._states), tf.nest.flatten(final), strict=True
-        ):
-            variable[:rows].assign(value)
-        return embeddings
+    def states(self, ids: tf.Tensor | None = None) -> BilmState:
+        """The state of all `max_batch_size` rows: for each direction and layer.
+
+        Args:
+            ids: in a TensorFlow 1 graph, where each placeholder has states of its own,
+                the placeholder.
+        """
+        return self._states_of(None if ids is None else ids.ref()).tensors()
+
+    def _results_in_graph(self, key: Any, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Results of a placeholder: the same ones whenever it comes again."""
+        if key not in self._results:
+            self._results[key] = self._states_of(key).embed(ids)._asdict()
+        return self._results[key]
+
+    def _states_of(self, key: Any) -> RowStates:
+        """The states of a placeholder; for None those of all other calls."""
+        if key not in self._states:
+            max_rows = self.max_batch_size if self.stateful else None
+            self._states[key] = RowStates(self.network, self._ids, max_rows)
+        return self._states[key]
 
     def _ids_spec(self, use_character_inputs: bool) -> tf.TensorSpec:
         if not use_character_inputs:
@@ -219,11 +233,15 @@ class BidirectionalLanguageModel:
 
     def _checked(self, ids: Any) -> tf.Tensor:
         """The ids as int32, after what can be checked before they are used."""
-        (spec,) = self._embed.input_signature
-        if spec.shape.rank == 3:
-            return as_ids(ids, spec, N_CHARACTERS)
+        if outer_graph() is not self._graph:
+            raise InputError(
+                "a model works in the graph it was made in, or eagerly if it was made "
+                "outside all graphs: make a BidirectionalLanguageModel in this graph"
+            )
+        if self._ids.shape.rank == 3:
+            return as_ids(ids, self._ids, N_CHARACTERS)
         n_words = self.network.variables_by_name["lm/embedding"].shape[0]
-        return as_ids(ids, spec, n_words + 1)
+        return as_ids(ids, self._ids, n_words + 1)
 
 
 def _character_network(options: ModelOptions, weight_file: Path) -> Network:
@@ -233,7 +251,7 @@ def _character_network(options: ModelOptions, weight_file: Path) -> Network:
             "use_character_inputs=False"
         )
     specs = model_variables(options)
-    with stored_weights(weight_file, specs, convert=_shared) as values:
+    with stored_weights(weight_file, specs, convert=_initial) as values:
         return Network(options, specs, values, trainable=False)
 
 
@@ -255,13 +273,24 @@ def _token_network(
     if options.char_cnn is not None:
         unused += [s.hdf5 for s in char_cnn_variables(options.char_cnn, width)]
     spec = embedding_variable(len(embedding), width)
-    with stored_weights(weight_file, specs, unused, _shared) as stored:
-        values = ChainMap({spec.name: embedding}, cast(dict, stored))
+    with stored_weights(weight_file, specs, unused, _initial) as stored:
+        values = ChainMap({spec.name: _initial(embedding)}, cast(dict, stored))
         return Network(options, [spec, *specs], values, trainable=False)
 
 
-def _shared(values: np.ndarray) -> tf.Tensor | np.ndarray:
-    """A tensor in the memory of an array; in a graph the array itself."""
-    if not tf.executing_eagerly():
-        return values
-    return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
+def _initial(values: np.ndarray) -> Any:
+    """What a variable takes its first values from: no copy stays, here or in a graph.
+
+    Eagerly a tensor in the memory of the array, which nobody else may hold. A constant
+    in a graph would count towards the 2 GiB of its GraphDef; what reads the array when
+    the variable is initialised does not.
+    """
+    if not in_graph():
+        return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
+
+    def read() -> tf.Tensor:
+        # A copy, or the variables of two sessions would have the same memory.
+        tensor = tf.numpy_function(values.copy, [], tf.float32)
+        return tf.ensure_shape(tensor, values.shape)
+
+    return read

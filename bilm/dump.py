@@ -30,6 +30,7 @@ from bilm.embeddings_file import (
 )
 from bilm.errors import InputError
 from bilm.files import check_no_input, replacing
+from bilm.graph_mode import eagerly
 from bilm.hdf5_files import checksum, write_sum
 from bilm.network import BilmState
 from bilm.options import ModelOptions, read_model_options
@@ -51,6 +52,7 @@ Path = str | os.PathLike[str]
 WORDS_AT_ONCE = 8192
 
 
+@eagerly
 def dump_token_embeddings(
     vocab_file: Path, options_file: Path, weight_file: Path, outfile: Path
 ) -> None:
@@ -90,6 +92,7 @@ def dump_token_embeddings(
         write_sum(dataset, found)
 
 
+@eagerly
 def dump_bilm_embeddings(
     vocab_file: Path | None,
     dataset_file: Path,

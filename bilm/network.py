@@ -87,6 +87,7 @@ class Network(tf.Module):
                 value,
                 trainable=trainable and spec in self.learnt_specs,
                 dtype=tf.float32,
+                name=spec.name,
             )
             self.variables_by_name[spec.name] = variable
 

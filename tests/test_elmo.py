@@ -1,6 +1,7 @@
-"""`weight_layers`, eagerly and in TensorFlow 1 graphs."""
+"""`ScalarMix`, and `weight_layers` in TensorFlow 1 graphs and outside them."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 import tensorflow as tf
 from tiny import Model, assert_near
 
-from bilm import Batcher, BidirectionalLanguageModel, weight_layers
-from bilm.elmo import l2_term, mean_pool, mix_layers
+from bilm import Batcher, BidirectionalLanguageModel, ScalarMix, weight_layers
+from bilm.elmo import NOT_TRAINED, l2_term, mean_pool, mix_layers, normalise_layers
+from bilm.errors import InputError
 
 v1 = tf.compat.v1
 N_LAYERS, DIM = 3, 4
@@ -53,26 +55,108 @@ def names_of(variables: list[Any]) -> set[str]:
     return {variable.op.name for variable in variables}
 
 
-def test_untrained_weights_are_the_average() -> None:
-    result = weight_layers("input", tensors(), l2_coef=1.0)
-    assert_near(result["weighted_op"], LAYERS.mean(1))
-    assert float(result["regularization_op"]) == 0
+def trained_mix(**settings: Any) -> ScalarMix:
+    """A mix with W = LOGITS and gamma 2."""
+    mix = ScalarMix(N_LAYERS, **settings)
+    mix.gamma.assign([2.0])
+    if mix.logits is not None:
+        mix.logits.assign(LOGITS)
+    return mix
+
+
+# ScalarMix
+
+
+def test_untrained_mix_is_the_average() -> None:
+    mix = ScalarMix(N_LAYERS, l2_coef=1.0)
+    assert_near(mix(tensors()), LAYERS.mean(1))
+    assert float(mix.l2_loss()) == 0
+
+
+@pytest.mark.parametrize("do_layer_norm", [False, True])
+@pytest.mark.parametrize("use_top_only", [False, True])
+def test_mix_has_the_numbers_of_weight_layers(
+    do_layer_norm: bool, use_top_only: bool
+) -> None:
+    def build() -> dict[str, Any]:
+        return weight_layers("input", tensors(), 0.5, use_top_only, do_layer_norm)
+
+    expected = in_graph(build)
+    mix = trained_mix(
+        l2_coef=0.5, use_top_only=use_top_only, do_layer_norm=do_layer_norm
+    )
+    assert_near(mix(tensors()), expected["weighted_op"])
+    assert_near(mix.l2_loss(), expected["regularization_op"])
+    assert_near(tf.function(mix)(tensors()), expected["weighted_op"])
 
 
 def test_layer_norm_is_over_unmasked_values() -> None:
-    result = weight_layers("input", tensors(), do_layer_norm=True)["weighted_op"]
-    assert_near(result.numpy()[MASK], plain_norm(LAYERS).mean(1)[MASK])
+    mix = ScalarMix(N_LAYERS, do_layer_norm=True)
+    result = mix(tensors()).numpy()
+    assert_near(result[MASK], plain_norm(LAYERS).mean(1)[MASK])
     other = LAYERS.copy()
     other.swapaxes(1, 2)[~MASK] = 1e3  # padding, whatever its values
-    ops = {"lm_embeddings": tf.constant(other), "mask": tf.constant(MASK)}
-    again = weight_layers("input", ops, do_layer_norm=True)["weighted_op"]
-    assert_near(again.numpy()[MASK], result.numpy()[MASK])
+    again = mix({"lm_embeddings": tf.constant(other), "mask": tf.constant(MASK)})
+    assert_near(again.numpy()[MASK], result[MASK])
 
 
-def test_top_only_is_the_last_layer() -> None:
-    result = weight_layers("input", tensors(), l2_coef=1.0, use_top_only=True)
-    np.testing.assert_array_equal(result["weighted_op"], LAYERS[:, -1])
-    assert float(result["regularization_op"]) == 0
+@pytest.mark.parametrize("shape", [(2, N_LAYERS, 0, DIM), (0, N_LAYERS, 3, DIM)])
+def test_layer_norm_of_no_tokens(shape: tuple[int, ...]) -> None:
+    layers = tf.zeros(shape)
+    assert normalise_layers(layers, tf.zeros([shape[0], shape[2]], bool)).shape == shape
+
+
+def test_layer_norm_of_padding_alone_is_finite() -> None:
+    layers, mask = tf.zeros([1, N_LAYERS, 2, DIM]), tf.constant([[False, False]])
+    np.testing.assert_array_equal(normalise_layers(layers, mask), layers)
+
+
+def test_variables_of_the_mix() -> None:
+    mix = ScalarMix(N_LAYERS, name="input")
+    shapes = {v.name: v.shape.as_list() for v in mix.trainable_variables}
+    assert shapes == {"input_ELMo_W:0": [3], "input_ELMo_gamma:0": [1]}
+    top = ScalarMix(N_LAYERS, l2_coef=1.0, use_top_only=True)
+    assert [v.name for v in top.variables] == ["scalar_mix_ELMo_gamma:0"]
+    assert float(top.l2_loss()) == 0
+    np.testing.assert_array_equal(top(tensors()), LAYERS[:, -1])
+
+
+def test_gradients_are_those_of_differences() -> None:
+    mix = trained_mix(l2_coef=0.5)
+
+    def loss() -> tf.Tensor:
+        return tf.reduce_mean(tf.sin(mix(tensors()))) + mix.l2_loss()
+
+    with tf.GradientTape() as tape:
+        value = loss()
+    found = tape.gradient(value, mix.trainable_variables)
+    for variable, gradient in zip(mix.trainable_variables, found, strict=True):
+        for i in range(variable.shape[0]):
+            step = tf.one_hot(i, variable.shape[0]) * 1e-2
+            variable.assign_add(step)
+            above = float(loss())
+            variable.assign_sub(2 * step)
+            below = float(loss())
+            variable.assign_add(step)
+            np.testing.assert_allclose(gradient[i], (above - below) / 2e-2, atol=1e-3)
+
+
+def test_mix_is_saved_and_restored(tmp_path: Path) -> None:
+    path = tf.train.Checkpoint(mix=trained_mix()).write(str(tmp_path / "mix"))
+    mix = ScalarMix(N_LAYERS)
+    tf.train.Checkpoint(mix=mix).read(path).assert_consumed()
+    assert_near(mix(tensors()), plain_mix(LOGITS, 2.0, LAYERS))
+
+
+def test_mix_refuses_another_number_of_layers() -> None:
+    with pytest.raises(InputError, match="n_layers of scalar_mix is 2, but lm_embed"):
+        ScalarMix(2)(tensors())
+
+
+def test_mix_takes_what_the_model_gives(char_model: Model) -> None:
+    model = BidirectionalLanguageModel(*char_model)
+    ops = model(Batcher(None, 8).batch_sentences([["1", "2"], ["3"]]))
+    assert_near(ScalarMix(3)(ops), ops["lm_embeddings"].numpy().mean(1))
 
 
 def test_pure_functions() -> None:
@@ -82,16 +166,19 @@ def test_pure_functions() -> None:
     assert float(l2_term(tf.constant(LOGITS), None)) == 0
 
 
-def test_inside_a_function_it_is_as_eagerly() -> None:
+# weight_layers
+
+
+def test_outside_graphs_the_weights_stay_and_it_says_so() -> None:
+    with pytest.warns(UserWarning, match="use bilm.ScalarMix, which can be") as caught:
+        result = weight_layers("input", tensors(), l2_coef=1.0)
+    assert str(caught[0].message) == NOT_TRAINED and caught[0].filename == __file__
+    assert_near(result["weighted_op"], LAYERS.mean(1))
+    assert float(result["regularization_op"]) == 0
     call = tf.function(lambda ops: weight_layers("input", ops)["weighted_op"])
-    assert_near(call(tensors()), LAYERS.mean(1))
-
-
-def test_takes_what_the_model_gives(char_model: Model) -> None:
-    model = BidirectionalLanguageModel(*char_model)
-    ops = model(Batcher(None, 8).batch_sentences([["1", "2"], ["3"]]))
-    result = weight_layers("input", ops)["weighted_op"]
-    assert_near(result, ops["lm_embeddings"].numpy().mean(1))
+    with pytest.warns(UserWarning, match="stays the plain average"):
+        assert_near(call(tensors()), LAYERS.mean(1))
+    assert_near(call(tensors()), LAYERS.mean(1))  # said once, where it is traced
 
 
 @pytest.mark.parametrize("do_layer_norm", [False, True])
@@ -159,11 +246,13 @@ def test_graph_refuses_a_name_twice_without_reuse() -> None:
             weight_layers("input", tensors())
 
 
-@pytest.mark.parametrize("l2_coef", [None, 0.0])
-def test_graph_without_a_coefficient_has_no_loss(l2_coef: float | None) -> None:
+@pytest.mark.parametrize("l2_coef, count", [(None, 0), (0.0, 1)])
+def test_graph_has_a_loss_where_there_is_a_coefficient(
+    l2_coef: float | None, count: int
+) -> None:
     with tf.Graph().as_default():
         weight_layers("input", tensors(), l2_coef=l2_coef)
-        assert not v1.losses.get_regularization_losses()
+        assert len(v1.losses.get_regularization_losses()) == count
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])

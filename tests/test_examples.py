@@ -1,6 +1,7 @@
 """Every example runs as a user runs it: a program of its own, from another folder."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ PRINTED = {
     "usage_character.py": ["(2, 14, 50)", "(2, 3, 12, 32)", "layer 0   1.000"],
     "usage_token.py": ["(2, 12)", "(2, 3, 10, 32)"],
     "usage_cached.py": ["(3, 7, 32)", "(3, 5, 32)"],
+    "usage_graph.py": ["'input_ELMo_W', 'input_ELMo_gamma'", "(2, 10, 32)"],
 }
 
 
@@ -41,6 +43,9 @@ def test_example_runs_and_leaves_nothing(name: str, tmp_path: Path) -> None:
     printed = run(name, folder=tmp_path)
     for text in PRINTED[name]:
         assert text in printed
+    if losses := re.findall(r"loss +([\d.]+), after .* steps ([\d.]+)", printed):
+        ((before, after),) = losses
+        assert float(after) < 0.9 * float(before)
     assert not list(tmp_path.iterdir())
 
 

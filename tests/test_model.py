@@ -277,4 +277,4 @@ def test_shapes_do_not_trace_again(stateless: BidirectionalLanguageModel) -> Non
         lengths = [draw.randrange(12) for _ in range(draw.randrange(1, 7))]
         batch = BATCHER.batch_sentences([["1"] * length for length in lengths])
         stateless(batch.astype(draw.choice([np.int32, np.int64])))
-    assert stateless._embed.experimental_get_tracing_count() == 1
+    assert stateless._states_of(None).embed.experimental_get_tracing_count() == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from tiny_model import characters_per_token, folders
 
-from bilm import Batcher, BidirectionalLanguageModel, weight_layers
+from bilm import Batcher, BidirectionalLanguageModel, ScalarMix
 
 WORD = "bank"
 SENTENCES = [
@@ -49,8 +49,8 @@ def embed(folder: Path) -> None:
     # A mix for the input of a downstream model, another one for its output: each has
     # weights of its own there. Until these are trained, a mix is the plain average.
     for name in ("input", "output"):
-        mix = weight_layers(name, result, l2_coef=0.0)["weighted_op"]
-        print(f"mix {name:<11} {tuple(mix.shape)}: sentences, tokens, values")
+        mixed = ScalarMix(n_layers=layers.shape[1], name=name)(result)
+        print(f"mix {name:<11} {tuple(mixed.shape)}: sentences, tokens, values")
 
 
 def compare(layers: np.ndarray) -> None:
