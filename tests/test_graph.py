@@ -254,6 +254,7 @@ def test_dumps_leave_no_trace_in_the_graph(
     assert_near(read_arrays(tmp_path / "text.hdf5")["0"], found[0])
 
 
+@pytest.mark.slow
 def test_program_that_has_disabled_v2_behavior(
     char_model: Model, corpus: Corpus, tmp_path: Path
 ) -> None:
