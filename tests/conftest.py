@@ -25,7 +25,7 @@ from tiny import (
 from bilm.options import replace_options
 
 TempPaths = pytest.TempPathFactory
-collect_ignore = ["peers"]  # scripts for the pythons of other programs
+collect_ignore = ["peers", "programs"]  # scripts, run as processes of their own
 
 
 def pytest_collection_finish() -> None:
