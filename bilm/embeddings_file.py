@@ -6,6 +6,7 @@ settings and of which text, and holds the state of the LSTMs where that is carri
 """
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -232,17 +233,20 @@ def read_embeddings(path: PathLike) -> Iterator[np.ndarray]:
     """
     with open_hdf5(path) as file:
         with reading(path):
-            names = [name for name in file if name != INDEX]
-        if names and "0" not in file:
+            # Counted, not listed: HDF5 can crash where a damaged file lists names.
+            n_lines = len(file) - (INDEX in file)
+            first = n_lines == 0 or "0" in file
+        if not first:
+            names = list(itertools.islice(file, 3))
             raise InputError(
                 f"{path} holds no sentence vectors: its datasets are not named by "
-                f"lines from 0, but {', '.join(names[:3])}"
+                f"lines from 0, but {', '.join(names)}"
             )
-        for line in range(len(names)):
+        for line in range(n_lines):
             dataset = find_dataset(file, str(line))
             if dataset is None:
                 raise InputError(
-                    f"{path} has vectors of {len(names)} lines, but not of line "
+                    f"{path} has vectors of {n_lines} lines, but not of line "
                     f"{line}: make it again"
                 )
             yield read_array(dataset)
