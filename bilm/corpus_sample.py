@@ -40,7 +40,7 @@ def read_sample(files: Sequence[str], n_tokens: int = SAMPLE_TOKENS) -> CorpusSa
     Raises:
         FileNotFoundError, InputError: see `bilm.text.LineReader`.
     """
-    counts, estimate = Counter[str](), 0.0
+    counts, estimate, is_known = Counter[str](), 0.0, True
     for path in files:
         reader, taken = LineReader(path), 0.0
         size = os.path.getsize(path)
@@ -49,12 +49,11 @@ def read_sample(files: Sequence[str], n_tokens: int = SAMPLE_TOKENS) -> CorpusSa
             counts.update(tokens)
             taken += len(tokens)
             if taken * len(files) >= n_tokens:
-                if is_gzip(path):  # of which the size says nothing
-                    estimate = float("nan")
+                is_known &= not is_gzip(path)  # of which the size says nothing
                 taken *= size / reader.position.offset
                 break
         estimate += taken
-    return CorpusSample(counts, None if estimate != estimate else estimate)
+    return CorpusSample(counts, estimate if is_known else None)
 
 
 def warn_of_text(

@@ -189,11 +189,11 @@ class EmbeddingsWriter:
             state = [record[f"state_{i}"] for i in range(len(record.files) - 3)]
         try:
             with h5py.File(self._partial, "r+", track_order=True) as file:
-                for name in list(file)[n_lines:]:
-                    del file[name]
-                assert len(file) == n_lines
-                for name in file:
-                    read_array(file[name])  # whole, by its checksum
+                for line in range(n_lines, _n_lines(file)):
+                    del file[str(line)]
+                file.pop(INDEX, None)
+                for line in range(n_lines):
+                    read_array(file[str(line)])  # whole, by its checksum
         except Exception as error:  # broken: killed amid a write of the file's tables
             logger.warning("%s is broken (%s): starting anew", self._partial, error)
             return None
@@ -233,8 +233,7 @@ def read_embeddings(path: PathLike) -> Iterator[np.ndarray]:
     """
     with open_hdf5(path) as file:
         with reading(path):
-            # Counted, not listed: HDF5 can crash where a damaged file lists names.
-            n_lines = len(file) - (INDEX in file)
+            n_lines = _n_lines(file)
             first = n_lines == 0 or "0" in file
         if not first:
             names = list(itertools.islice(file, 3))
@@ -250,6 +249,14 @@ def read_embeddings(path: PathLike) -> Iterator[np.ndarray]:
                     f"{line}: make it again"
                 )
             yield read_array(dataset)
+
+
+def _n_lines(file: h5py.File) -> int:
+    """How many lines a file has vectors of, if it is one of sentence vectors.
+
+    Counted, not listed: HDF5 can crash where a damaged file lists its names.
+    """
+    return len(file) - (INDEX in file)
 
 
 def digest(tokens: Sequence[str], before: int) -> int:

@@ -8,11 +8,11 @@ directions, D `projection_dim`.
 """
 
 import logging
-import math
 import os
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from bilm.bidirectional import BidirectionalLanguageModel
@@ -26,6 +26,8 @@ from bilm.weights import check_words
 logger = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
+
+MAX_VERSION = 2**63 - 1
 
 _CONTENT = re.compile(r"saved_model\.pb|fingerprint\.pb|variables|assets")
 
@@ -82,6 +84,11 @@ def export_saved_model(
         InputError: a file or an argument breaks a rule, they do not fit each other, or
             the path is taken.
     """
+    if version is not None and not 0 < version <= MAX_VERSION:
+        raise InputError(
+            f"version must be from 1 to {MAX_VERSION}, as TensorFlow Serving reads it, "
+            f"not {version}"
+        )
     path = os.fspath(folder if version is None else os.path.join(folder, str(version)))
     check_folder(path, _CONTENT, "bilm export", overwrite)
     options = read_model_options(options_file)
@@ -103,10 +110,12 @@ def _checked_mix(
 ) -> Sequence[float]:
     """The weights of the mix, which start at 0."""
     weights = [0.0] * n_layers if weights is None else [float(w) for w in weights]
-    if len(weights) != n_layers or not all(map(math.isfinite, [*weights, gamma])):
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite there
+        stored = np.array([*weights, gamma], np.float32)
+    if len(weights) != n_layers or not np.isfinite(stored).all():
         raise InputError(
-            f"a mix needs {n_layers} finite weights, one for each layer from 0 on, and "
-            f"a finite gamma, not {weights} and {gamma}"
+            f"a mix needs {n_layers} weights that float32 can hold, one for each layer "
+            f"from 0 on, and such a gamma, not {weights} and {gamma}"
         )
     return weights
 

@@ -65,9 +65,7 @@ class ServedModel(tf.Module):
             "tokens": tf.function(
                 self._of_tokens, [tokens, sequence_len], autograph=False
             ),
-            "ids": tf.function(
-                lambda ids: self._outputs(ids), [self._ids], autograph=False
-            ),
+            "ids": tf.function(self._of_ids, [self._ids], autograph=False),
         }
 
     def _input(
@@ -85,6 +83,17 @@ class ServedModel(tf.Module):
 
     def _of_strings(self, strings: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._outputs(self._to_ids(split_sentences(strings)))
+
+    def _of_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        debugging = tf.debugging
+        checks = [
+            debugging.assert_non_negative(ids, "ids must not be negative"),
+            debugging.assert_greater_equal(
+                tf.shape(ids)[1], 2, "each sentence of ids needs <S> and </S>"
+            ),
+        ]
+        with tf.control_dependencies(checks):
+            return self._outputs(tf.identity(ids))
 
     def _of_tokens(
         self, tokens: tf.Tensor, sequence_len: tf.Tensor

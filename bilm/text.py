@@ -152,7 +152,8 @@ class LineReader:
                 raise self._error(
                     f"is not UTF-8 (byte 0x{raw[error.start]:02x} at offset "
                     f"{self._offset + error.start} of the text): convert it, for "
-                    "example with iconv -t UTF-8",
+                    "example with iconv -t UTF-8, or let the command replace such "
+                    "bytes by --errors replace",
                     raw[: error.start],
                 ) from error
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -210,6 +210,21 @@ def test_lengths_that_do_not_fit_are_errors(
         loaded.signatures["tokens"](tokens=tokens, sequence_len=tf.constant(lengths))
 
 
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([[4, -3, 5]], "ids must not be negative"),
+        ([[4]], "each sentence of ids needs <S> and </S>"),
+    ],
+)
+def test_ids_that_are_none_are_errors(
+    ids: list[list[int]], message: str, cases: dict[str, Case]
+) -> None:
+    served = tf.saved_model.load(str(cases["word"].path)).signatures["ids"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        served(ids=tf.constant(ids))
+
+
 @pytest.mark.parametrize("name", ["char", "word"])
 def test_loads_as_tensorflow_serving_loads_it(
     name: str, cases: dict[str, Case]
@@ -279,16 +294,30 @@ def test_a_trained_mix_is_taken_and_can_be_trained_on(
 
 @pytest.mark.parametrize(
     ("weights", "gamma"),
-    [([1.0, 2.0], 1.0), ([0.0, float("nan"), 0.0], 1.0), (None, float("inf"))],
+    [
+        ([1.0, 2.0], 1.0),
+        ([0.0, float("nan"), 0.0], 1.0),
+        ([1e39, 0.0, 0.0], 1.0),  # finite, but not as float32
+        (None, float("inf")),
+        (None, 1e39),
+    ],
 )
 def test_a_mix_that_does_not_fit_is_an_error(
     weights: Any, gamma: float, char_model: Model, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="a mix needs 3 finite weights, one for each"):
+    with pytest.raises(InputError, match="a mix needs 3 weights that float32 can"):
         export_saved_model(
             *char_model, tmp_path / "out", mix_weights=weights, gamma=gamma
         )
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("version", [0, 2**63])
+def test_a_version_that_serving_cannot_read_is_an_error(
+    version: int, char_model: Model, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="version must be from 1 to 9223372036854775"):
+        export_saved_model(*char_model, tmp_path / "out", version=version)
 
 
 class TestFolder:

@@ -211,6 +211,7 @@ def test_errors_replace_and_strict(
         assert main(flags.split()) == 2
         error = capsys.readouterr().err
         assert "bad.txt:1 is not UTF-8 (byte 0xff at offset 2 of the text)" in error
+        assert "--errors replace" in error
         assert main([*flags.split(), "--errors", "replace"]) == 0, flags
         assert "bad.txt: 6 sequences of bytes" in capsys.readouterr().err
     with h5py.File(out) as file:
