@@ -114,6 +114,15 @@ class _Dataset(abc.ABC):
             self._state = batch.state()
             yield batch.as_dict(keep_incomplete)
 
+    @property
+    @abc.abstractmethod
+    def entropy(self) -> int:
+        """The number that the random orders follow from."""
+
+    @abc.abstractmethod
+    def reseed(self, entropy: int) -> None:
+        """Draw the random orders anew, as if the data set had this number as seed."""
+
     def count_tokens(self) -> int:
         """Count the tokens of all shards; see `bilm.token_counts.count_tokens`."""
         return count_tokens(self.files)
@@ -177,9 +186,17 @@ class LMDataset(_Dataset):
         self._test = test
         self.warned: set[str] = set()
         self._start: State | None = None
-        if not isinstance(seed, np.random.SeedSequence):
-            seed = np.random.SeedSequence(seed)
-        self._seeds = seed
+        self._seeds = _as_seeds(seed)
+
+    @property
+    def entropy(self) -> int:
+        """The number that the random order follows from."""
+        assert isinstance(self._seeds.entropy, int)
+        return self._seeds.entropy
+
+    def reseed(self, entropy: int | np.random.SeedSequence) -> None:
+        """Draw the random order anew, as if the data set had this number as seed."""
+        self._seeds = _as_seeds(entropy)
 
     def batches(
         self,
@@ -255,6 +272,17 @@ class BidirectionalLMDataset(_Dataset):
         self._reverse.warned = self._forward.warned  # they read the same files
         super().__init__(self._forward.files, vocab, shuffle_on_load)
 
+    @property
+    def entropy(self) -> int:
+        """The number that both random orders follow from."""
+        return self._forward.entropy
+
+    def reseed(self, entropy: int) -> None:
+        """Draw the random orders anew, as if the data set had this number as seed."""
+        forward, reverse = np.random.SeedSequence(entropy).spawn(2)
+        self._forward.reseed(forward)
+        self._reverse.reseed(reverse)
+
     def batches(
         self,
         batch_size: int,
@@ -276,3 +304,9 @@ class BidirectionalLMDataset(_Dataset):
         super().restore(state)
         self._forward.restore(state["forward"])
         self._reverse.restore(state["reverse"])
+
+
+def _as_seeds(seed: int | np.random.SeedSequence | None) -> np.random.SeedSequence:
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    return np.random.SeedSequence(seed)

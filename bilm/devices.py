@@ -1,10 +1,11 @@
-"""The devices of one machine, as a `tf.distribute` strategy."""
+"""The devices of a training, as a `tf.distribute` strategy."""
 
 import functools
 import os
 
 import tensorflow as tf
 
+from bilm.cluster import Cluster
 from bilm.errors import InputError
 
 
@@ -14,8 +15,12 @@ def visible_devices() -> int:
 
 
 @functools.cache
-def make_strategy(n_devices: int) -> tf.distribute.Strategy:
+def make_strategy(
+    n_devices: int, cluster: Cluster | None = None
+) -> tf.distribute.Strategy:
     """A strategy of `n_devices` replicas: TensorFlow's default one for a single one.
+
+    In a cluster it is one of as many on each machine, which waits for the others.
 
     Without a GPU the CPU is split into as many logical devices, which shows that a
     training on several devices works but makes nothing faster.
@@ -28,6 +33,8 @@ def make_strategy(n_devices: int) -> tf.distribute.Strategy:
     """
     if n_devices < 1:
         raise InputError(f"n_gpus must be at least 1, but is {n_devices}")
+    if cluster is not None:
+        return _strategy_of_machines(n_devices, cluster)
     if n_devices == 1:
         return tf.distribute.get_strategy()
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
@@ -62,7 +69,7 @@ def check_memory(n_values: int) -> None:
 
 
 def replica_number() -> int:
-    """The replica whose code this is, from 0."""
+    """The replica whose code this is, from 0, of all machines."""
     context = tf.distribute.get_replica_context()
     return int(tf.get_static_value(context.replica_id_in_sync_group))
 
@@ -73,6 +80,22 @@ def mean_over_replicas(values: list) -> list:
     if context.num_replicas_in_sync == 1:
         return values
     return context.all_reduce(tf.distribute.ReduceOp.MEAN, values)
+
+
+def _strategy_of_machines(n_devices: int, cluster: Cluster) -> tf.distribute.Strategy:
+    n_gpus = len(tf.config.list_physical_devices("GPU"))
+    if n_devices > max(1, n_gpus):
+        raise InputError(
+            f"n_gpus is {n_devices}, but {n_gpus} GPU devices are visible, and without "
+            "a GPU each worker of several has one CPU device"
+        )
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": list(cluster.addresses)}),
+        task_type="worker",
+        task_id=cluster.index,
+        num_accelerators={"GPU": n_devices if n_gpus else 0},
+    )
+    return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
 
 
 def _split_cpu(count: int) -> None:

@@ -3,11 +3,12 @@
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bilm.errors import InputError
+from bilm.jsonfiles import differences_of
 from bilm.options import (
     TrainingOptions,
     training_dict,
@@ -67,7 +68,10 @@ def check_same(then: Fingerprint, now: Fingerprint) -> None:
     # An option that came later had its default then.
     options = training_dict(training_options_from_dict(then.options))
     before, after = then._replace(options=options)._asdict(), now._asdict()
-    differences = dict(_differences(before, after))
+    differences = {
+        path: f"{path.removeprefix('options.')} is {_said(new)} and was {_said(old)}"
+        for path, old, new in differences_of(before, after)
+    }
     harmless = [f"options.{name}" for name in HARMLESS]
     for path in harmless:
         if path in differences:
@@ -79,17 +83,6 @@ def check_same(then: Fingerprint, now: Fingerprint) -> None:
             + "; ".join(differences.values())
             + ": resume with the same, or take bilm restart, which begins the text anew"
         )
-
-
-def _differences(then: Any, now: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """The path of each value that differs, and a sentence with both."""
-    if isinstance(then, dict) and isinstance(now, dict):
-        for key in [*then, *(key for key in now if key not in then)]:
-            inner = f"{path}.{key}" if path else key
-            yield from _differences(then.get(key), now.get(key), inner)
-    elif then != now:
-        name = path.removeprefix("options.")
-        yield path, f"{name} is {_said(now)} and was {_said(then)}"
 
 
 def _said(value: Any) -> str:

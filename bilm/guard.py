@@ -29,6 +29,8 @@ class Guard:
         max_bad_steps: in a row, with which the run ends.
         batches_file: where the words of their batches are appended.
         last_checkpoint: gives the prefix of the last one, empty for none.
+        speaks: whether to write that file and to warn, as one of several workers does
+            for all.
 
     Attributes:
         bad_steps: left out so far.
@@ -39,8 +41,10 @@ class Guard:
         max_bad_steps: int,
         batches_file: str | os.PathLike[str],
         last_checkpoint: Callable[[], str],
+        speaks: bool = True,
     ):
         self.bad_steps = 0
+        self._speaks = speaks
         self._max_bad_steps = max_bad_steps
         self._batches_file = batches_file
         self._last_checkpoint = last_checkpoint
@@ -103,7 +107,7 @@ class Guard:
 
     def _watch(self, step: int, norm: float) -> None:
         usual, known = self._usual_norm, self._n_norms
-        if known >= _USUAL_OVER and norm > SPIKE * usual:
+        if self._speaks and known >= _USUAL_OVER and norm > SPIKE * usual:
             logger.warning(
                 "the gradient norm of step %d is %.3g, %.0f times the usual %.3g",
                 step,
@@ -117,7 +121,17 @@ class Guard:
     def _note(self, step: int, result: StepResult, batch: TrainingBatch) -> None:
         self.bad_steps += 1
         self._in_a_row += 1
-        lines = batch.records.lines()
+        if self._speaks:
+            self._warn(step, result, batch.records.lines())
+        if self._in_a_row >= self._max_bad_steps:
+            raise InputError(
+                f"{self._in_a_row} steps in a row, up to step {step}, had no finite "
+                "loss or gradient and were left out: look at their text in "
+                f"{self._batches_file}, or restart with a lower --learning_rate; the "
+                f"last good checkpoint is {self._last_checkpoint() or 'not there yet'}"
+            )
+
+    def _warn(self, step: int, result: StepResult, lines: list[str]) -> None:
         logger.warning(
             "step %d changes nothing: its loss is %g, its gradient norm %g (%d such "
             "steps so far, %d in a row); its batch begins with %r, the %d rows of it "
@@ -132,13 +146,6 @@ class Guard:
             self._batches_file,
         )
         self._keep(step, lines)
-        if self._in_a_row >= self._max_bad_steps:
-            raise InputError(
-                f"{self._in_a_row} steps in a row, up to step {step}, had no finite "
-                "loss or gradient and were left out: look at their text in "
-                f"{self._batches_file}, or restart with a lower --learning_rate; the "
-                f"last good checkpoint is {self._last_checkpoint() or 'not there yet'}"
-            )
 
     def _keep(self, step: int, lines: list[str]) -> None:
         try:

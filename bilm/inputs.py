@@ -41,8 +41,10 @@ class StepInputs(NamedTuple):
 class TrainingBatch(NamedTuple):
     """What one training step takes, and how to go on after it."""
 
-    inputs: list[StepInputs]  # of each piece; see `Trainer`
-    position: State  # after it, for `training_inputs`, in values that JSON can hold
+    inputs: list[StepInputs]  # of each piece of this worker; see `Trainer`
+    # After it, for `training_inputs`, in values that JSON can hold; `join_positions`
+    # makes one of those of all workers.
+    position: State
     records: Batch | BidirectionalBatch  # what the inputs were made of
 
 
@@ -62,41 +64,54 @@ def training_inputs(
     n_replicas: int,
     seed: list[int],
     position: State | None = None,
+    replicas: Sequence[int] | None = None,
 ) -> Iterator[TrainingBatch]:
     """Endless inputs of training steps, for each piece with rows of its own.
+
+    Which row takes which sentence follows from all rows. So each worker deals out the
+    whole text, and makes the inputs of its own pieces.
 
     Args:
         options: of the training.
         data: the training data.
-        n_replicas: devices.
+        n_replicas: devices of all workers.
         seed: of the negative samples.
         position: of the `TrainingBatch` to go on after; None for the beginning. Where
             there were fewer replicas, the new ones begin their samples by `seed`.
+        replicas: those of this worker; None for all.
 
     Raises:
         InputError: the position belongs to other data or another number of rows.
     """
     rows, n_pieces = options.batch_size, n_replicas * options.accumulate
-    samplers = [
-        _samplers(options, [*seed, piece]) if options.samples else []
+    samplers = {
+        piece: _samplers(options, [*seed, piece]) if options.samples else []
         for piece in range(n_pieces)
-    ]
+        if replicas is None or piece % n_replicas in replicas
+    }
     if position is not None:
         data.restore(position["data"])
         _restore(samplers, position["samplers"])
     for batch in data.batches(rows * n_pieces, options.unroll_steps):
         inputs = [
             step_inputs(
-                batch.only(np.s_[p * rows : (p + 1) * rows]),
+                batch.only(np.s_[piece * rows : (piece + 1) * rows]),
                 options.char_cnn is not None,
-                samplers[p],
+                of_piece,
                 options.resets_state,
             )
-            for p in range(n_pieces)
+            for piece, of_piece in samplers.items()
         ]
-        states = [[each.generator.bit_generator.state for each in s] for s in samplers]
+        states = [_states(samplers.get(piece)) for piece in range(n_pieces)]
         position = {"data": batch.state(), "samplers": states}
         yield TrainingBatch(inputs, position, batch)
+
+
+def join_positions(positions: Sequence[State]) -> State:
+    """One of those that all workers have after the same batch."""
+    of_pieces = zip(*(position["samplers"] for position in positions), strict=True)
+    samplers = [next(s for s in states if s is not None) for states in of_pieces]
+    return {"data": positions[0]["data"], "samplers": samplers}
 
 
 def step_inputs(
@@ -215,10 +230,18 @@ def _samplers(options: TrainingOptions, seed: list[int]) -> list[LogUniformSampl
     ]
 
 
-def _restore(samplers: list[list[LogUniformSampler]], states: list[list[Any]]) -> None:
-    for of_replica, saved in zip(samplers, states, strict=False):
-        for sampler, state in zip(of_replica, saved, strict=True):
-            sampler.generator.bit_generator.state = state
+def _states(samplers: list[LogUniformSampler] | None) -> list[Any] | None:
+    """Of a piece's samplers; None where another worker has them."""
+    if samplers is None:
+        return None
+    return [sampler.generator.bit_generator.state for sampler in samplers]
+
+
+def _restore(samplers: dict[int, list[LogUniformSampler]], states: list[Any]) -> None:
+    for piece, of_piece in samplers.items():
+        if piece < len(states):
+            for sampler, state in zip(of_piece, states[piece], strict=True):
+                sampler.generator.bit_generator.state = state
 
 
 def _of_arrays(batch: Mapping[str, np.ndarray], uses_characters: bool) -> _Inputs:

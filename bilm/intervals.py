@@ -17,9 +17,13 @@ class Interval(NamedTuple):
     number: float
     in_minutes: bool
 
-    def is_over(self, steps: int, seconds: float) -> bool:
-        """Whether so many steps, or so much time, are at least this long."""
-        return (seconds / 60 if self.in_minutes else steps) >= self.number
+    def steps_are_over(self, steps: int) -> bool:
+        """Whether so many steps are at least this long; minutes are not counted so."""
+        return not self.in_minutes and steps >= self.number
+
+    def time_is_over(self, seconds: float) -> bool:
+        """Whether so much time is at least this long; steps are not counted so."""
+        return self.in_minutes and seconds / 60 >= self.number
 
 
 def as_interval(name: str, value: int | str) -> Interval:

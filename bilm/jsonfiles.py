@@ -3,6 +3,7 @@
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,21 @@ def _decode(data: bytes, path: str | os.PathLike[str]) -> str:
             f"{path}:{line} is not UTF-8 (byte 0x{error.object[error.start]:02x}): "
             "save the file as UTF-8"
         ) from None
+
+
+def differences_of(
+    one: Any, other: Any, path: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Where two values of JSON differ: `outer.inner`, and what both have there.
+
+    What one of them has not is None.
+
+    >>> list(differences_of({"a": {"b": 1}}, {"a": {"b": 2}, "c": 3}))
+    [('a.b', 1, 2), ('c', None, 3)]
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in [*one, *(key for key in other if key not in one)]:
+            inner = f"{path}.{key}" if path else key
+            yield from differences_of(one.get(key), other.get(key), inner)
+    elif one != other:
+        yield path, one, other

@@ -41,6 +41,7 @@ class Progress:
         log_every: steps between two lines.
         sampled: whether the losses are those of the sampled softmax, which the lines
             say, since its perplexity is not comparable with that of a held-out text.
+        speaks: whether to show the bar, as one of several workers does for all.
 
     Attributes:
         perplexity: exp of the mean loss since the line before the last.
@@ -49,7 +50,9 @@ class Progress:
         schedule: length of the run.
     """
 
-    def __init__(self, schedule: Schedule, log_every: int, sampled: bool):
+    def __init__(
+        self, schedule: Schedule, log_every: int, sampled: bool, speaks: bool = True
+    ):
         self.perplexity = math.nan
         self.done = 0
         self.log_every = log_every
@@ -59,7 +62,9 @@ class Progress:
         self._timed = 0  # steps of this process since the last line
         self._start = self._last_line = time.perf_counter()
         self._bar = tqdm(
-            total=schedule.n_steps, unit="step", disable=not sys.stderr.isatty()
+            total=schedule.n_steps,
+            unit="step",
+            disable=not (speaks and sys.stderr.isatty()),
         )
 
     def __enter__(self) -> "Progress":

@@ -1,9 +1,10 @@
 """How a training run goes: when it saves, reports, evaluates and stops."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
-from bilm.intervals import as_interval
+from bilm.intervals import Interval, as_interval
 
 MAX_BAD_STEPS = 20
 """In a row. Float16 may need 15, in which the factor of its loss falls from 2^15."""
@@ -47,6 +48,16 @@ class RunSettings:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        as_interval("checkpoint_every", self.checkpoint_every)
-        if self.stop_after is not None:
-            as_interval("stop_after", self.stop_after)
+        _ = self.checkpoints, self.end  # they can be read
+
+    @property
+    def checkpoints(self) -> Interval:
+        """Between two checkpoints."""
+        return as_interval("checkpoint_every", self.checkpoint_every)
+
+    @property
+    def end(self) -> Interval:
+        """After which this process stops."""
+        if self.stop_after is None:
+            return Interval(math.inf, in_minutes=False)
+        return as_interval("stop_after", self.stop_after)

@@ -41,6 +41,11 @@ class SavedRun(NamedTuple):
         """On how many devices it ran."""
         return self.state.values["n_devices"]
 
+    @property
+    def n_workers(self) -> int:
+        """In how many processes it ran; one before there could be several."""
+        return self.state.values.get("n_workers", 1)
+
 
 def find_saved_run(save_dir: str | os.PathLike[str]) -> SavedRun | None:
     """Find the last checkpoint of a folder; None where there is none yet.

@@ -20,15 +20,19 @@ class Summaries:
     lost and the training goes on.
 
     Args:
-        log_dir: the folder, for `tensorboard --logdir`.
+        log_dir: the folder, for `tensorboard --logdir`; None to write nothing.
         trainer: whose variables and options they describe.
     """
 
-    def __init__(self, log_dir: str, trainer: Trainer):
+    def __init__(self, log_dir: str | None, trainer: Trainer):
         self._trainer = trainer
         self._log_dir = log_dir
         self._failed = False
-        self._writer = tf.summary.create_file_writer(log_dir)
+        self._writer = (
+            tf.summary.create_noop_writer()
+            if log_dir is None
+            else tf.summary.create_file_writer(log_dir)
+        )
 
     def __enter__(self) -> "Summaries":
         return self
@@ -44,7 +48,8 @@ class Summaries:
 
     def cut_back(self) -> None:
         """Remove what was written after the trainer's step, which will come again."""
-        event_files.cut_back(self._log_dir, self._trainer.global_step)
+        if self._log_dir is not None:
+            event_files.cut_back(self._log_dir, self._trainer.global_step)
 
     def scalars(
         self, result: StepResult, perplexity: float, learning_rate: float

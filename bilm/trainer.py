@@ -15,12 +15,7 @@ from bilm.adagrad import (
     join_duplicates,
 )
 from bilm.checkpoint import write_checkpoint
-from bilm.devices import (
-    check_memory,
-    make_strategy,
-    mean_over_replicas,
-    replica_number,
-)
+from bilm.devices import check_memory, mean_over_replicas, replica_number
 from bilm.gradient_sums import GradientSums
 from bilm.inputs import StepInputs
 from bilm.language_model import (
@@ -41,6 +36,9 @@ from bilm.names import (
 )
 from bilm.network import BilmState, Network, seeded_dropout
 from bilm.options import TrainingOptions
+from bilm.workers import Workers
+
+N_WISHES = 2  # of a worker: to stop, to save; what they are is up to the caller
 
 
 class StepResult(NamedTuple):
@@ -52,19 +50,21 @@ class StepResult(NamedTuple):
     norms: tf.Tensor  # norm of each variable's gradient, in the network's order
     vectors: tf.Tensor  # [U, D] token embeddings, of the first replica's last piece
     outputs: list[tf.Tensor]  # last layer's outputs [T, B, D] of each direction, too
+    wishes: tf.Tensor  # [N_WISHES], above 0 where a worker gave a wish to this step
 
 
 class Trainer:
     """Network, optimizer and step counter of a training.
 
-    The rows of a step are `n_pieces` pieces of `batch_size` rows, each with a state of
-    its own: first one for each device, then the next one for each, as often as
-    `accumulate` says. They make one update together.
+    The rows of a step are pieces of `batch_size` rows, each with a state of its own:
+    first one for each device of all workers, then the next one for each, as often as
+    `accumulate` says. They make one update together. A worker has the inputs and the
+    states of the `n_pieces` pieces of its devices alone.
 
     Attributes:
         options: of the training.
-        n_replicas: devices.
-        n_pieces: n_replicas * accumulate.
+        workers: who takes part in it.
+        n_pieces: of this worker, for each of its devices `accumulate` of them.
         network: with its softmax.
         adagrad: its slots.
         loss_scale: of float16.
@@ -79,6 +79,7 @@ class Trainer:
         n_replicas: int = 1,
         mixed_precision: str | None = None,
         jit_compile: bool = False,
+        workers: Workers | None = None,
     ):
         """Create the variables.
 
@@ -87,21 +88,24 @@ class Trainer:
             seed: of initial values and dropout.
             values: variables, slots and `global_step` by their names in a checkpoint,
                 any of them; the others start as in a new training.
-            n_replicas: number of devices.
+            n_replicas: number of devices, where there is this process alone.
             mixed_precision: `bfloat16` or `float16` for the products of encoder and
                 LSTM layers; None for float32 throughout.
             jit_compile: compile the LSTM layers by XLA.
+            workers: who takes part; the values are then those of the chief. None for
+                this process alone.
 
         Raises:
             InputError: there are not as many devices, or not the memory.
         """
         values = values or {}
         self.options = options
-        self.n_replicas = n_replicas
-        self.n_pieces = n_replicas * options.accumulate
+        self.workers = workers or Workers(n_replicas)
+        n_devices = self.workers.devices
+        self.n_pieces = n_devices * options.accumulate
         specs = training_variables(options)
         check_memory(sum(math.prod(spec.shape) for spec in specs))
-        self._strategy = make_strategy(n_replicas)
+        self._strategy = self.workers.strategy
         with self._strategy.scope():
             self.network = Network(
                 options,
@@ -125,18 +129,19 @@ class Trainer:
             self.network, options.unroll_steps, options.resets_state
         )
         piece = (
-            (inputs,) * n_replicas,
-            (state,) * n_replicas,
+            (inputs,) * n_devices,
+            (state,) * n_devices,
             tf.TensorSpec([2], tf.int32),
             tf.TensorSpec([], tf.int32),
         )
-        others = ((state, state),) * (self.n_pieces - n_replicas)
+        others = ((state, state),) * (self.n_pieces - n_devices)
         rate = tf.TensorSpec([], tf.float32)
+        wishes = tf.TensorSpec([N_WISHES], tf.float32)
         self._add, self._step = (
             tf.function(function, autograph=False, input_signature=signature)
             for function, signature in (
                 (self._add_piece, piece),
-                (self._update_by_last_piece, (*piece, others, rate)),
+                (self._update_by_last_piece, (*piece, others, rate, wishes)),
             )
         )
 
@@ -150,24 +155,39 @@ class Trainer:
         return (self.network.zero_state(self.options.batch_size),) * self.n_pieces
 
     def join_states(self, states: Sequence[BilmState]) -> list[np.ndarray]:
-        """Arrays [rows of all pieces, units]: c and m of each layer."""
+        """Arrays [rows of all pieces, units] of all workers: c and m of each layer."""
         each = [tf.nest.flatten(state) for state in states]
-        return [np.concatenate(parts) for parts in zip(*each, strict=True)]
+        return [self._in_order(np.stack(parts)) for parts in zip(*each, strict=True)]
 
     def split_states(self, arrays: Sequence[np.ndarray]) -> tuple[BilmState, ...]:
-        """Give each piece its rows of what `join_states` returned."""
+        """Give each piece of this worker its rows of what `join_states` returned."""
         like = self.network.zero_state(1)
-        parts = [np.split(array, self.n_pieces) for array in arrays]
+        parts = [self._mine(array) for array in arrays]
         return tuple(
             tf.nest.pack_sequence_as(like, [tf.constant(part) for part in mine])
             for mine in zip(*parts, strict=True)
         )
+
+    def _in_order(self, mine: np.ndarray) -> np.ndarray:
+        """The rows of all pieces, of [n_pieces, B, units] of each worker."""
+        every = self.workers.gather_array(mine)
+        rounds = self.options.accumulate, self.workers.devices
+        by_round = every.reshape(len(every), *rounds, *mine.shape[1:]).swapaxes(0, 1)
+        return by_round.reshape(-1, mine.shape[-1])
+
+    def _mine(self, array: np.ndarray) -> list[np.ndarray]:
+        """The rows of each piece of this worker, of the rows of all pieces."""
+        n_replicas = self.workers.n_replicas
+        pieces = np.split(array, n_replicas * self.options.accumulate)
+        replicas = self.workers.replicas
+        return [p for i, p in enumerate(pieces) if i % n_replicas in replicas]
 
     def step(
         self,
         inputs: Sequence[StepInputs],
         states: Sequence[BilmState],
         learning_rate: float | None = None,
+        wishes: Sequence[bool] = (False,) * N_WISHES,
     ) -> tuple[tuple[BilmState, ...], StepResult]:
         """Make one update, unless loss or gradient is not finite.
 
@@ -175,6 +195,7 @@ class Trainer:
             inputs: of `bilm.inputs.step_inputs`, for each piece.
             states: that the batch before ended with, of each piece.
             learning_rate: of this update; None for that of the options.
+            wishes: of this worker, for the others to learn of.
 
         Returns:
             The states after this batch, and its numbers before the update. A step
@@ -184,19 +205,22 @@ class Trainer:
         if learning_rate is None:
             learning_rate = self.options.learning_rate
         others: list[tuple[BilmState, BilmState]] = []
-        *first, last = range(0, self.n_pieces, self.n_replicas)
-        for start in first:
-            piece = slice(start, start + self.n_replicas)
+        *first, last = range(self.options.accumulate)
+        for number in first:
+            start = number * self.workers.devices
+            piece = slice(start, start + self.workers.devices)
             before = tuple(states[piece])
-            after = self._add(tuple(inputs[piece]), before, place, np.int32(start))
+            after = self._add(tuple(inputs[piece]), before, place, np.int32(number))
             others += zip(before, after, strict=True)
+        piece = slice(last * self.workers.devices, None)
         results = self._step(
-            tuple(inputs[last:]),
-            tuple(states[last:]),
+            tuple(inputs[piece]),
+            tuple(states[piece]),
             place,
             np.int32(last),
             tuple(others),
             np.float32(learning_rate),
+            np.array(wishes, np.float32),
         )
         self.global_step += 1
         return results
@@ -221,13 +245,15 @@ class Trainer:
         inputs: tuple[StepInputs, ...],
         states: tuple[BilmState, ...],
         place: tf.Tensor,
-        start: tf.Tensor,
+        number: tf.Tensor,
     ) -> tuple[BilmState, ...]:
-        """Add up the gradients of a piece on each replica; returns the states after."""
+        """Add up the gradients of a piece on each replica; returns the states after.
+
+        The pieces are those of round `number` of `accumulate`.
+        """
 
         def replica() -> BilmState:
-            mine = replica_number()
-            seed = _piece_seed(place, start + mine)
+            mine, seed = self._place_of_piece(place, number)
             batch, gradients = self._gradients(inputs[mine], states[mine], seed)
             self._sums.add(tf.reduce_mean(batch.losses), gradients)
             return batch.state
@@ -239,9 +265,10 @@ class Trainer:
         inputs: tuple[StepInputs, ...],
         states: tuple[BilmState, ...],
         place: tf.Tensor,
-        start: tf.Tensor,
+        number: tf.Tensor,
         others: tuple[tuple[BilmState, BilmState], ...],
         rate: tf.Tensor,
+        wishes: tf.Tensor,
     ) -> tuple[tuple[BilmState, ...], StepResult]:
         """Make the update; `others` are the states before and after the other pieces.
 
@@ -250,11 +277,10 @@ class Trainer:
         """
 
         def replica() -> tuple[list[BilmState], StepResult]:
-            mine = replica_number()
-            seed = _piece_seed(place, start + mine)
+            mine, seed = self._place_of_piece(place, number)
             batch, gradients = self._gradients(inputs[mine], states[mine], seed)
-            result = self._apply(batch, gradients, rate)
-            pairs = [*others[mine :: self.n_replicas], (states[mine], batch.state)]
+            result = self._apply(batch, gradients, rate, wishes)
+            pairs = [*others[mine :: self.workers.devices], (states[mine], batch.state)]
             return [_choose(result.finite, new, old) for old, new in pairs], result
 
         kept, result = self._strategy.run(replica)
@@ -266,8 +292,20 @@ class Trainer:
         every = self._strategy.experimental_local_results
         return tuple(
             tf.nest.map_structure(lambda v, i=i: every(v)[i], value)
-            for i in range(self.n_replicas)
+            for i in range(self.workers.devices)
         )
+
+    def _place_of_piece(
+        self, place: tf.Tensor, number: tf.Tensor
+    ) -> tuple[int, tf.Tensor]:
+        """The device of this worker whose code this is, and the seed of its masks.
+
+        Masks differ between pieces: their rows are different rows.
+        """
+        replica = replica_number()
+        piece = number * self.workers.n_replicas + replica
+        seed = tf.random.experimental.stateless_fold_in(place, piece)
+        return replica - self.workers.replicas[0], seed
 
     def _gradients(
         self, inputs: StepInputs, state: BilmState, seed: tf.Tensor
@@ -288,11 +326,15 @@ class Trainer:
         ]
 
     def _apply(
-        self, batch: Losses, gradients: list[Gradient], rate: tf.Tensor
+        self,
+        batch: Losses,
+        gradients: list[Gradient],
+        rate: tf.Tensor,
+        wishes: tf.Tensor,
     ) -> StepResult:
         """Update the variables by the gradients of all pieces, this one the last."""
         means = self._sums.means(tf.reduce_mean(batch.losses), gradients)
-        loss, *gradients = mean_over_replicas(means)
+        wishes, loss, *gradients = mean_over_replicas([tf.identity(wishes), *means])
         gradients = [self.loss_scale.divide(join_duplicates(g)) for g in gradients]
         clipped, norms, norm = clip_by_global_norm(
             gradients, self.options.all_clip_norm_val
@@ -305,7 +347,9 @@ class Trainer:
             lambda: None,
         )
         self.loss_scale.adapt(finite)
-        return StepResult(loss, finite, norm, norms, batch.vectors, batch.outputs)
+        return StepResult(
+            loss, finite, norm, norms, batch.vectors, batch.outputs, wishes
+        )
 
 
 def _dense_where_smaller(gradient: Gradient, variable: tf.Variable) -> Gradient:
@@ -317,8 +361,3 @@ def _dense_where_smaller(gradient: Gradient, variable: tf.Variable) -> Gradient:
 
 def _choose(condition: tf.Tensor, state: BilmState, other: BilmState) -> BilmState:
     return tf.nest.map_structure(lambda a, b: tf.where(condition, a, b), state, other)
-
-
-def _piece_seed(place: tf.Tensor, piece: tf.Tensor) -> tf.Tensor:
-    """Masks differ between pieces: their rows are different rows."""
-    return tf.random.experimental.stateless_fold_in(place, piece)

@@ -1,23 +1,23 @@
 """Training from files to files, and the public names of `bilm.training` in bilm-tf."""
 
-import json
 import logging
 import os
-import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from bilm.announcements import announce, say_what_is_next, warn_of_best
 from bilm.checkpoint import checkpoint_values, latest_checkpoint
+from bilm.cluster import find_cluster
 from bilm.corpus_sample import warn_of_text
 from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
-from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
+from bilm.files import OPTIONS_FILE
 from bilm.fingerprint import Fingerprint, check_same
-from bilm.inputs import Dataset, check_dataset, training_inputs
+from bilm.inputs import Dataset, TrainingBatch, check_dataset, training_inputs
 from bilm.model_files import (
     dump_weights,
     import_weights,
@@ -31,11 +31,12 @@ from bilm.options import (
 )
 from bilm.progress import Schedule
 from bilm.run_settings import RunSettings
-from bilm.saved_run import BEST, SavedRun, find_saved_run, remove_run
+from bilm.saved_run import SavedRun, find_saved_run, remove_run
 from bilm.trainer import Trainer
 from bilm.training_loop import TrainingLoop
 from bilm.version import __version__
 from bilm.word_vectors import initial_embedding
+from bilm.workers import Workers
 
 __all__ = [
     "dump_weights",
@@ -48,9 +49,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-MANY_WORDS = 1_000_000
-"""More words of a vocabulary deserve a warning."""
 
 Options = TrainingOptions | Mapping[str, Any]
 
@@ -68,6 +66,7 @@ def train(
     valid_data: Dataset | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    workers: Workers | None = None,
     **settings: Any,
 ) -> str:
     """Train a biLM for `n_epochs`, or until it is to stop.
@@ -75,7 +74,8 @@ def train(
     Args:
         options: training options, a dict as in `options.json` or `TrainingOptions`.
         data: the training data; `LMDataset` where `bidirectional` is false.
-        n_gpus: devices; each has `batch_size` rows of its own.
+        n_gpus: devices of this machine, and of each other one in a cluster; each has
+            `batch_size` rows of its own.
         tf_save_dir: folder of checkpoints and `options.json`; made where missing.
         tf_log_dir: folder of the TensorBoard files.
         restart_ckpt_file: prefix of a checkpoint to start from: its variables, and its
@@ -89,49 +89,63 @@ def train(
         resume: go on with the run in `tf_save_dir` from its last checkpoint, as if it
             had not stopped; begin one where there is none yet.
         overwrite: remove the run in `tf_save_dir` before the first step.
+        workers: of several machines, each of which calls this with the same arguments;
+            see `bilm.workers`. By default those of `TF_CONFIG`, if it has some. Worker
+            0 writes all files; the others only read what the run goes on from.
         **settings: fields of `bilm.run_settings.RunSettings`.
 
     Returns:
         Prefix of the last checkpoint.
 
     Raises:
-        InputError: options, data and checkpoint do not fit each other; or no checkpoint
-            can be written any more.
+        InputError: options, data and checkpoint do not fit each other; workers of a
+            cluster differ, or one is lost; or no checkpoint can be written any more.
     """
     checked = as_training_options(options)
     for each in [data] if valid_data is None else [data, valid_data]:
         check_dataset(checked, each)
-    schedule = training_schedule(checked, n_gpus)
     how = RunSettings(**settings)
+    cluster = workers.cluster if workers else find_cluster()
+    n_devices = n_gpus * (cluster.n_workers if cluster else 1)
+    schedule = training_schedule(checked, n_devices)
     warn_of_text(data.files, data.vocab, checked)
     save_dir, log_dir = os.fspath(tf_save_dir), os.fspath(tf_log_dir)
     saved = find_saved_run(save_dir) if resume else None
-    seed = _seed(how, saved)
-    made_of = Fingerprint.of(
-        checked, data.vocab, data.files, n_gpus, seed, how.mixed_precision
-    )
-    if saved is not None:
-        check_same(saved.fingerprint, made_of)
-        restart_ckpt_file, embedding_init = saved.prefix, None
-    values = {**(initial_values or {})} if saved is None else {}
-    values |= _values(checked, data, restart_ckpt_file, embedding_init, seed)
-    trainer = Trainer(
-        checked, seed, values, n_gpus, how.mixed_precision, how.jit_compile
-    )
-    _announce(trainer, schedule, seed)
-    if overwrite:
-        logger.info("removed %d files of a run", remove_run(save_dir, log_dir))
-    loop = TrainingLoop(trainer, schedule, how, made_of, save_dir, log_dir, valid_data)
-    if resume:
-        _resume(loop, saved)
-    if saved is None and valid_data is not None:
-        _warn_of_best(os.path.join(save_dir, BEST))
-    elif initial_values:
-        loop.saver.save()  # what the run inherits is to be found by a resume
-    step = trainer.global_step
-    inputs = training_inputs(checked, data, n_gpus, [seed, step], loop.position)
-    prefix = loop.run(inputs)
-    _say_what_is_next(loop, save_dir)
+    workers = workers or Workers(n_gpus, cluster)
+    with workers.watched(), workers.one_voice():
+        seed = workers.chief_s(_seed(how, saved))
+        precision = how.mixed_precision
+        made_of = Fingerprint.of(
+            checked, data.vocab, data.files, n_devices, seed, precision
+        )
+        _agree(workers, data, made_of, saved)
+        if saved is not None:
+            check_same(saved.fingerprint, made_of)
+            restart_ckpt_file, embedding_init = saved.prefix, None
+        values = {**(initial_values or {})} if saved is None else {}
+        values |= _values(checked, data, restart_ckpt_file, embedding_init, seed)
+        trainer = Trainer(
+            checked,
+            seed,
+            values,
+            mixed_precision=precision,
+            jit_compile=how.jit_compile,
+            workers=workers,
+        )
+        announce(trainer, schedule, seed)
+        if overwrite and workers.is_chief:
+            logger.info("removed %d files of a run", remove_run(save_dir, log_dir))
+        loop = TrainingLoop(
+            trainer, schedule, how, made_of, save_dir, log_dir, valid_data
+        )
+        if resume:
+            _resume(loop, saved)
+        if saved is None and valid_data is not None:
+            warn_of_best(save_dir)
+        elif initial_values:
+            loop.save()  # what the run inherits is to be found by a resume
+        prefix = loop.run(_inputs(loop, data, seed))
+        say_what_is_next(loop, save_dir)
     return prefix
 
 
@@ -211,82 +225,52 @@ def _resume(loop: TrainingLoop, saved: SavedRun | None) -> None:
         return
     loop.restore(saved.prefix, saved.state)
     logger.info("going on from %s, after %d steps", saved.prefix, loop.progress.done)
-    if loop.trainer.n_replicas != saved.n_devices:
+    now, then = (loop.workers.n_replicas, loop.workers.count), saved.n_devices
+    if now != (then, saved.n_workers):
         logger.warning(
-            "the run goes on with %d devices instead of %d: the same rows, but other "
-            "samples and dropout than with as many as before",
-            loop.trainer.n_replicas,
-            saved.n_devices,
+            "the run goes on with %s instead of %s%s",
+            _devices(*now),
+            _devices(then, saved.n_workers),
+            ": the same rows, but other samples and dropout than with as many as before"
+            if now[0] != then
+            else "",
         )
 
 
-def _warn_of_best(folder: str) -> None:
-    if os.path.exists(os.path.join(folder, CHECKPOINT_INDEX)):
-        logger.warning(
-            "%s is of a run before, and will be replaced when this one evaluates its "
-            "held-out text; move it to keep it",
-            folder,
-        )
+def _devices(count: int, workers: int) -> str:
+    return f"{count} devices" + (f" of {workers} workers" if workers > 1 else "")
 
 
-def _say_what_is_next(loop: TrainingLoop, save_dir: str) -> None:
-    if not loop.done:
-        logger.info(
-            "stopped after step %d; to go on: bilm train --resume with the same "
-            "--save_dir, --vocab_file and --train_prefix, and the same other flags",
-            loop.trainer.global_step,
-        )
+def _agree(
+    workers: Workers, data: Dataset, made_of: Fingerprint, saved: SavedRun | None
+) -> None:
+    """See that all workers go by the same, and give them the same random order.
+
+    Raises:
+        InputError: they do not.
+    """
+    if workers.count == 1:
         return
-    logger.info(
-        "training is done; next: bilm test --save_dir %s ..., "
-        "bilm dump-weights --save_dir %s --outfile weights.hdf5",
-        save_dir,
-        save_dir,
+    last = "none" if saved is None else os.path.basename(saved.prefix)
+    workers.check_same(
+        {
+            "the version of bilm": __version__,
+            "the version of TensorFlow": tf.__version__,
+            "devices of each worker": workers.devices,
+            "the last checkpoint in the folder": last,
+            **made_of._asdict(),
+        }
     )
-    if loop.validation is not None:
-        logger.info(
-            "the best held-out perplexity was %.2f, after step %d: %s",
-            loop.validation.best,
-            loop.validation.best_step,
-            os.path.join(save_dir, BEST),
-        )
+    data.reseed(workers.chief_s(data.entropy))
 
 
-def _warn_of_size(options: TrainingOptions) -> None:
-    if options.n_tokens_vocab > MANY_WORDS:
-        n_values = options.n_tokens_vocab * (options.lstm.projection_dim + 1)
-        logger.warning(
-            "the vocabulary has %s words: the softmax alone takes %.1f GiB of memory "
-            "with its Adagrad slots, on each device; bilm vocab --max_size makes a "
-            "smaller one, and words out of it still get vectors",
-            f"{options.n_tokens_vocab:,}",
-            2 * 4 * n_values / 2**30,
-        )
-
-
-def _announce(trainer: Trainer, schedule: Schedule, seed: int) -> None:
-    options = trainer.options
-    logger.info(
-        "bilm %s of %s, Python %s, TensorFlow %s",
-        __version__,
-        os.path.dirname(os.path.abspath(__file__)),
-        platform.python_version(),
-        tf.__version__,
+def _inputs(loop: TrainingLoop, data: Dataset, seed: int) -> Iterator[TrainingBatch]:
+    workers = loop.workers
+    return training_inputs(
+        loop.trainer.options,
+        data,
+        workers.n_replicas,
+        [seed, loop.trainer.global_step],
+        loop.position,
+        workers.replicas,
     )
-    learnt = sum(int(np.prod(spec.shape)) for spec in trainer.network.learnt_specs)
-    logger.info(
-        "training %s parameters for %d steps of %d tokens, %d an epoch, seed %d",
-        f"{learnt:,}",
-        schedule.n_steps,
-        schedule.tokens_per_step,
-        schedule.steps_per_epoch,
-        seed,
-    )
-    _warn_of_size(options)
-    logger.debug("options: %s", json.dumps(training_dict(options)))
-    if options.sample_softmax and not options.samples:
-        logger.info(
-            "full softmax: the %d samples asked for reach the vocabulary's %d words",
-            options.n_negative_samples_batch,
-            options.n_tokens_vocab,
-        )

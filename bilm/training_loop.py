@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from bilm.agreement import Agreement, Wishes
 from bilm.checkpoint import checkpoint_prefix, remove_unfinished
 from bilm.errors import reading
 from bilm.evaluation import Evaluator
 from bilm.files import OPTIONS_FILE
 from bilm.fingerprint import Fingerprint
 from bilm.guard import Guard
-from bilm.inputs import Dataset, TrainingBatch
-from bilm.intervals import as_interval
+from bilm.inputs import Dataset, TrainingBatch, join_positions
 from bilm.learning_rate import learning_rate
 from bilm.metrics_file import METRICS_FILE, MetricsFile
 from bilm.options import training_dict, write_options
@@ -49,11 +49,13 @@ class TrainingLoop:
 
     Attributes:
         trainer: makes the steps.
+        workers: who takes part; the chief alone writes files.
         states: of the LSTM layers of each piece, after the last step.
         position: in the data, after the last step; see `TrainingBatch`.
         progress: counts steps, writes lines.
         summaries: for TensorBoard.
         saver: of checkpoints.
+        agreement: of the workers, on what the number of a step does not tell.
         guard: watches loss and gradient.
         validation: of held-out text; None without one.
         metrics: lines of numbers.
@@ -83,16 +85,21 @@ class TrainingLoop:
         """
         self._settings, self._fingerprint = settings, fingerprint
         self._save_dir = save_dir
-        self.trainer = trainer
+        self.trainer, self.workers = trainer, trainer.workers
+        speaks = self.workers.is_chief
         self.states = trainer.zero_states()
         self.position: dict[str, Any] | None = None  # before the first step
-        self.progress = Progress(schedule, settings.log_every, trainer.options.samples)
-        self.summaries = Summaries(log_dir, trainer)
+        self.progress = Progress(
+            schedule, settings.log_every, trainer.options.samples, speaks
+        )
+        self.summaries = Summaries(log_dir if speaks else None, trainer)
         self.saver = Saver(self._write)
+        self.agreement = Agreement(self.workers, settings, self.saver)
         self.guard = Guard(
             settings.max_bad_steps,
             os.path.join(save_dir, BAD_BATCHES),
             lambda: self.saver.prefix,
+            speaks,
         )
         self.metrics = MetricsFile(os.path.join(save_dir, METRICS_FILE))
         self.parts: dict[str, Part] = {
@@ -105,8 +112,8 @@ class TrainingLoop:
             evaluator = Evaluator(trainer.network, trainer.options, valid_data)
             self.validation = Validation(evaluator, self._save_best, settings.patience)
             self.parts["validation"] = self.validation
-        self._saved_step = -1
-        self._last_save = self._begin = time.monotonic()
+        self._saved_step = self._collected_step = -1
+        self._to_save = RunState([], {})
         self._hours_before = 0.0
 
     @property
@@ -122,40 +129,62 @@ class TrainingLoop:
             for name, part in self.parts.items():
                 if name in state.values:  # validation may begin later
                     part.restore(state.values[name])
-            self.trainer.global_step = self._saved_step = state.values["global_step"]
+            self.trainer.global_step = state.values["global_step"]
         if "validation" in state.values and self.validation is None:
             logger.warning("the run goes on without held-out text, which it had before")
+        self._saved_step = self._collected_step = self.trainer.global_step
         self.saver.prefix = prefix
         self.cut_back()
 
     def cut_back(self) -> None:
         """Remove what was written after the step from which the run goes on."""
+        if not self.workers.is_chief:
+            return
         self.summaries.cut_back()
         self.guard.cut_back(self.trainer.global_step)
         remove_unfinished(self._save_dir, self.trainer.global_step)
 
     def run(self, inputs: Iterable[TrainingBatch]) -> str:
         """Make all steps, or those until it is to stop; returns the last prefix."""
-        self._begin, before = time.monotonic(), self.progress.done
-        self._hours_before = self.metrics.cut_back(self.trainer.global_step)
-        self._write_options(self._save_dir)
+        settings, before = self._settings, self.progress.done
+        if self.workers.is_chief:
+            self._hours_before = self.metrics.cut_back(self.trainer.global_step)
+            self._write_options(self._save_dir)
         with Prefetcher(inputs) as batches, self.progress, self.summaries:
             for batch in [] if self.done else batches:
-                result = self._step(batch)
+                result, wishes = self._step(batch)
                 if self.progress.due(self.progress.log_every):
                     self._report(result, batches.waited)
-                if self.validation and self.progress.due(self._settings.valid_every):
+                if self.validation and self.progress.due(settings.valid_every):
                     self._validate(self.validation)
-                if self._checkpoint_due():
-                    self.summaries.histograms(result)
-                    self.saver.save()
-                elif self.saver.retry_due:
-                    self.saver.save()
-                if self.done or self._stops(before):
+                if self._checkpoint_due() or wishes.save:
+                    self.save(result)
+                steps = self.progress.done - before
+                if self.done or wishes.stop or settings.end.steps_are_over(steps):
                     break
-            if self._saved_step != self.trainer.global_step:
-                self.saver.insist(self._settings.stop_requested)
-        return self.saver.prefix
+            self._collect()
+            if self.workers.is_chief and self._saved_step != self.trainer.global_step:
+                self.saver.insist(settings.stop_requested)
+        return self.workers.chief_s(self.saver.prefix)
+
+    def save(self, result: StepResult | None = None) -> None:
+        """Save a checkpoint, unless the saver waits after one that failed.
+
+        Args:
+            result: of the step, for TensorBoard.
+        """
+        self._collect()
+        self.agreement.saved()
+        if self.workers.is_chief and not self.saver.waits:
+            if result is not None and not self.saver.failures:
+                self.summaries.histograms(result)
+            self.saver.save()
+
+    def _collect(self) -> None:
+        """Bring together what all workers have to save after this step."""
+        if self._collected_step != self.trainer.global_step:
+            self._to_save = self.state()
+            self._collected_step = self.trainer.global_step
 
     @property
     def done(self) -> bool:
@@ -164,12 +193,14 @@ class TrainingLoop:
         return self.progress.finished or exhausted
 
     def state(self) -> RunState:
-        """Where the run stands, for `restore`."""
+        """Where the run stands, for `restore`: all workers, asked together."""
+        positions = self.workers.gather(self.position)
         values = {
             "fingerprint": self._fingerprint._asdict(),
-            "n_devices": self.trainer.n_replicas,
+            "n_devices": self.workers.n_replicas,
+            "n_workers": self.workers.count,
             "global_step": self.trainer.global_step,
-            "position": self.position,
+            "position": join_positions(positions) if self.position else None,
         }
         values |= {name: part.state() for name, part in self.parts.items()}
         return RunState(self.trainer.join_states(self.states), values)
@@ -179,22 +210,25 @@ class TrainingLoop:
         n_steps = self.progress.schedule.n_steps
         return learning_rate(self.trainer.options, step, n_steps)
 
-    def _step(self, batch: TrainingBatch) -> StepResult:
+    def _step(self, batch: TrainingBatch) -> tuple[StepResult, Wishes]:
+        """Make a step; with its result comes what to do after it."""
         every = self.trainer.options.reset_state_every
         if every and self.progress.done % every == 0:
             self.states = self.trainer.zero_states()
-        rate = self._rate(self.progress.done)
-        self.states, result = self.trainer.step(batch.inputs, self.states, rate)
+        rate, wishes = self._rate(self.progress.done), self.agreement.wishes()
+        self.states, result = self.trainer.step(batch.inputs, self.states, rate, wishes)
         self.position = batch.position
         self.progress.add(result.loss)
         self.guard.add(self.trainer.global_step, result, batch)
-        return result
+        return result, self.agreement.after(result.wishes)
 
     def _report(self, result: StepResult, data_wait: float) -> None:
         """A line in the log, one in the metrics, and a point in TensorBoard."""
         self.guard.settle()
         step, norm = self.trainer.global_step, float(result.norm)
         line = self.progress.report(step, norm, data_wait)
+        if not self.workers.is_chief:
+            return
         perplexity, rate = self.progress.perplexity, self._rate(self.progress.done - 1)
         self.summaries.scalars(result, perplexity, rate)
         self.metrics.write(
@@ -211,6 +245,12 @@ class TrainingLoop:
     def _validate(self, validation: Validation) -> None:
         """Evaluate the held-out text; keep the checkpoint where it is the best."""
         begin = time.perf_counter()
+        if self.workers.is_chief:
+            self._evaluate(validation)
+        validation.restore(self.workers.chief_s(validation.state()))
+        self.progress.leave_out(time.perf_counter() - begin)
+
+    def _evaluate(self, validation: Validation) -> None:
         step = self.trainer.global_step
         result = validation.run(step)
         self.summaries.validation(result)
@@ -222,38 +262,25 @@ class TrainingLoop:
             valid_forward=result.forward,
             valid_backward=result.backward,
         )
-        self.progress.leave_out(time.perf_counter() - begin)
 
     def _hours(self) -> float:
         """Of the run so far, without those when it was interrupted."""
-        return self._hours_before + (time.monotonic() - self._begin) / 3600
+        return self._hours_before + (time.monotonic() - self.agreement.begin) / 3600
 
     def _checkpoint_due(self) -> bool:
-        if self.saver.failures:
-            return False  # it is up to the saver when to try again
-        every = as_interval("checkpoint_every", self._settings.checkpoint_every)
-        if every.in_minutes:
-            return every.is_over(0, time.monotonic() - self._last_save)
-        return self.progress.due(int(every.number))
-
-    def _stops(self, steps_before: int) -> bool:
-        """Whether to stop before the end of the training."""
-        limit = self._settings.stop_after
-        if self._settings.stop_requested():
-            return True
-        return limit is not None and as_interval("stop_after", limit).is_over(
-            self.progress.done - steps_before, time.monotonic() - self._begin
-        )
+        """Whether the number of the step asks for a checkpoint."""
+        every = self._settings.checkpoints
+        return not every.in_minutes and self.progress.due(int(every.number))
 
     def _write(self) -> str:
         """A checkpoint of this step with the state of the run; returns its prefix."""
         step = self.trainer.global_step
         self._write_options(self._save_dir)
         self.summaries.flush()
-        write_run_state(checkpoint_prefix(self._save_dir, step), self.state())
+        write_run_state(checkpoint_prefix(self._save_dir, step), self._to_save)
         perplexity, keep = self.progress.perplexity, self._settings.keep
         prefix = self.trainer.save(self._save_dir, perplexity, keep)
-        self._saved_step, self._last_save = step, time.monotonic()
+        self._saved_step = step
         return prefix
 
     def _save_best(self) -> str:

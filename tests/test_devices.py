@@ -11,23 +11,20 @@ import numpy as np
 import pytest
 import small
 import tensorflow as tf
-from tiny import SMALL_LSTM, write_lines
+from random_text import LIMIT, N_WORDS, Text, open_text, options, write_text
+from tiny import SMALL_LSTM
 
 from bilm.checkpoint import Checkpoint
 from bilm.commands.runs import n_devices
-from bilm.data import BidirectionalLMDataset
 from bilm.devices import visible_devices
 from bilm.errors import InputError
 from bilm.evaluation import Evaluator, evaluate
 from bilm.inputs import training_inputs
-from bilm.names import N_CHARACTERS
 from bilm.options import TrainingOptions, replace_options
 from bilm.trainer import StepResult, Trainer
-from bilm.training import load_vocab, train
+from bilm.training import train
 
-N_WORDS = N_CHARACTERS + 50  # above it the gradients of word vectors are sparse
 N_STEPS = 20
-LIMIT = 0.5  # clips the gradient of every step here
 
 pytestmark = [
     pytest.mark.slow,  # to trace a step of several replicas takes seconds
@@ -36,13 +33,6 @@ pytestmark = [
         reason="two devices are two GPUs, or without any GPU two parts of the CPU",
     ),
 ]
-
-
-class Text(NamedTuple):
-    """Sentences of random words, some longer than a batch."""
-
-    vocab: Path
-    train: Path
 
 
 class Steps(NamedTuple):
@@ -55,34 +45,7 @@ class Steps(NamedTuple):
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Text:
-    folder = tmp_path_factory.mktemp("text")
-    words = [f"{number:x}" for number in range(N_WORDS - 3)]
-    random = np.random.default_rng(0)
-    sentences = [
-        [words[i] for i in random.integers(0, len(words), random.integers(1, 8))]
-        for _ in range(120)
-    ]
-    vocab = [["<S>"], ["</S>"], ["<UNK>"], *([word] for word in words)]
-    return Text(
-        write_lines(folder / "vocab.txt", vocab),
-        write_lines(folder / "train.txt", sentences),
-    )
-
-
-def options(characters: bool, **training: Any) -> TrainingOptions:
-    return small.options(
-        characters=characters,
-        n_tokens_vocab=N_WORDS,
-        all_clip_norm_val=LIMIT,
-        **{"cell_clip": 3, "proj_clip": 3, "skip": True} | training,
-    )
-
-
-def open_text(text: Text, model: TrainingOptions, **settings: Any) -> Any:
-    chars = model.char_cnn
-    vocab = load_vocab(text.vocab, chars and chars.max_characters_per_token)
-    settings = {"shuffle_on_load": True, "seed": 1} | settings
-    return BidirectionalLMDataset(text.train, vocab, **settings)
+    return write_text(tmp_path_factory.mktemp("text"))
 
 
 def make_steps(text: Text, model: TrainingOptions, n_replicas: int) -> Steps:

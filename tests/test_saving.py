@@ -100,8 +100,9 @@ def test_errors_of_ours_are_not_tried_again() -> None:
 def test_intervals_are_steps_or_minutes() -> None:
     steps, minutes = as_interval("x", "90"), as_interval("x", "90m")
     assert steps == as_interval("x", 90) == (90, False)
-    assert [steps.is_over(n, 1e9) for n in (89, 90)] == [False, True]
-    assert [minutes.is_over(10**9, 60 * n) for n in (89.9, 90)] == [False, True]
+    assert [steps.steps_are_over(n) for n in (89, 90)] == [False, True]
+    assert [minutes.time_is_over(60 * n) for n in (89.9, 90)] == [False, True]
+    assert not steps.time_is_over(1e9) and not minutes.steps_are_over(10**9)
     assert (interval("90"), interval("90m")) == (90, "90m")
     for wrong in ("0", "0m", "m", "1h", "-3", "1.5m", "", 0):
         with pytest.raises(InputError, match="stop_after must be .* 90m, .* not"):

@@ -291,7 +291,7 @@ def test_a_text_without_tokens_is_refused(
 def test_a_vocabulary_of_millions_is_warned_of_with_its_memory(
     data: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("bilm.training.MANY_WORDS", len(WORDS) - 1)
+    monkeypatch.setattr("bilm.announcements.MANY_WORDS", len(WORDS) - 1)
     train(OPTIONS, data(OPTIONS), 1, tmp_path, tmp_path, stop_after=1)
     (line,) = [m for m in caplog.messages if "the softmax alone takes" in m]
     assert line.startswith(f"the vocabulary has {len(WORDS)} words") and "GiB" in line

@@ -13,7 +13,7 @@ from events import read_events, scalars
 from runs import RUN, Folder, assert_same_end, make_folder
 from tiny import counting_sentences, write_lines
 
-from bilm import training
+from bilm.announcements import warn_of_best
 from bilm.checkpoint import latest_checkpoint
 from bilm.cli import main
 from bilm.data import BidirectionalLMDataset
@@ -269,9 +269,11 @@ def test_batches_of_steps_to_be_made_again_are_forgotten(tmp_path: Path) -> None
 def test_the_best_checkpoint_of_a_run_before_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    training._warn_of_best(str(tmp_path))
+    warn_of_best(str(tmp_path))
     assert not caplog.messages
-    (tmp_path / "checkpoint").write_text("")
-    training._warn_of_best(str(tmp_path))
+    best = tmp_path / "best"
+    best.mkdir()
+    (best / "checkpoint").write_text("")
+    warn_of_best(str(tmp_path))
     (message,) = caplog.messages
-    assert message.startswith(f"{tmp_path} is of a run before, and will be replaced")
+    assert message.startswith(f"{best} is of a run before, and will be replaced")

@@ -129,8 +129,22 @@ def _add_computing(parser: argparse.ArgumentParser) -> None:
         "--n_gpus",
         type=arguments.positive,
         metavar="N",
-        help="number of devices to train on (default: all GPUs that are visible, or "
-        "the CPU)",
+        help="number of devices to train on, of each machine (default: all GPUs that "
+        "are visible, or the CPU)",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="slurm|HOST:PORT,...",
+        help="train on several machines, on each of which the same command runs: the "
+        "addresses of all in the same order, or slurm under srun (default: that of "
+        "TF_CONFIG, or this machine alone)",
+    )
+    parser.add_argument(
+        "--worker_index",
+        type=arguments.natural,
+        metavar="I",
+        help="which of the addresses of --cluster this process has, from 0; the first "
+        "one writes log and files (default: as slurm or TF_CONFIG say)",
     )
     parser.add_argument(
         "--mixed_precision",

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from bilm.cluster import find_cluster
 from bilm.commands import checks
 from bilm.commands.signals import StopSignals
 from bilm.errors import InputError, reading
@@ -95,18 +96,20 @@ def options_of_run(
     """Take from a run that goes on what the options leave open, and its devices.
 
     Args:
-        args: `n_gpus` is set where it was not given.
+        args: `n_gpus` is set where it was not given; `cluster` as of `check_paths`.
         options: of the run, or given in their place.
         saved: the run.
     """
     from bilm.devices import visible_devices
     from bilm.saved_run import on_devices
 
+    n_workers = args.cluster.n_workers if args.cluster else 1
     if args.n_gpus is None:
-        args.n_gpus = min(saved.n_devices, visible_devices())
+        of_each = max(1, saved.n_devices // n_workers)
+        args.n_gpus = min(of_each, visible_devices())
     n_tokens = options.n_train_tokens or saved.fingerprint.options["n_train_tokens"]
     options = replace_options(options, n_train_tokens=n_tokens)
-    return on_devices(options, saved, args.n_gpus)
+    return on_devices(options, saved, args.n_gpus * n_workers)
 
 
 def open_text(
@@ -132,11 +135,15 @@ def open_text(
 def check_paths(args: argparse.Namespace) -> None:
     """Check that the texts of a training are there, and its folders can be made.
 
+    And that the cluster can be read: in the place of the text of `--cluster` comes a
+    `bilm.cluster.Cluster`, or None.
+
     Raises:
         FileNotFoundError: a pattern matches no file.
         NotADirectoryError: a folder is a file.
-        InputError: there is `--patience`, but no text for it.
+        InputError: there is `--patience`, but no text for it; the cluster is none.
     """
+    args.cluster = find_cluster(args.cluster, args.worker_index)
     checks.check_folders([args.save_dir, args.log_dir])
     find_files(args.train_prefix)
     if args.valid_prefix:
@@ -202,17 +209,20 @@ def train_on_text(
         The exit code: 0, or that of the signal which stopped the training.
     """
     from bilm.training import train
+    from bilm.workers import Workers
 
     data, options = open_training_text(args, vocab, options)
     valid_data = None
     if args.valid_prefix:
         valid_data = open_text(args.valid_prefix, vocab, options, test=True)
         _count_tokens(valid_data)
+    # TensorFlow takes SIGTERM for itself when workers meet; we take it back.
+    workers = Workers(n_devices(args), args.cluster)
     with StopSignals() as signals:
         train(
             options,
             data,
-            n_devices(args),
+            workers.devices,
             args.save_dir,
             args.log_dir or args.save_dir,
             restart_ckpt_file,
@@ -228,6 +238,7 @@ def train_on_text(
             valid_data=valid_data,
             valid_every=args.valid_every,
             patience=args.patience,
+            workers=workers,
             **how,
         )
     return signals.exit_code
