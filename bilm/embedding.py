@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from bilm.batcher import Batcher, TokenBatcher
+from bilm.lstm import Repeated
 from bilm.network import BilmState, Network
 from bilm.options import ModelOptions
 from bilm.prediction import encode_distinct, encode_tokens
@@ -33,7 +34,7 @@ from bilm.reading import (
     sentence_windows,
     window_tokens,
 )
-from bilm.token_vectors import TokenVectors
+from bilm.token_vectors import TokenVectors, WindowTokens
 
 
 class Window(NamedTuple):
@@ -102,18 +103,19 @@ class Embedder:
 
     def _embed(
         self,
-        tokens: np.ndarray,
+        tokens: WindowTokens,
         lengths: np.ndarray,
         reading: Reading,
         state: BilmState,
     ) -> tuple[np.ndarray, BilmState]:
-        """Layers asked for [L, n, K * D] of the tokens [n, D] of whole sentences."""
+        """Layers asked for [L, n, K * D] of the tokens of whole sentences."""
         options = self._network.options
-        mixed = MixedLayers(reading.layers, options, len(tokens))
+        n_tokens = len(tokens.vectors)
+        mixed = MixedLayers(reading.layers, options, n_tokens)
         for direction in range(options.n_directions):
-            mixed.add(0, direction, slice(None), tokens)
+            mixed.add(0, direction, slice(None), tokens.vectors)
         if reading.stateful:
-            lanes, first = one_lane(len(tokens)), self._network.zero_state(1)
+            lanes, first = one_lane(n_tokens), self._network.zero_state(1)
             lengths = lengths + 2
         else:
             lanes, first = pack_lanes(lengths, reading), self._first_state()
@@ -125,7 +127,7 @@ class Embedder:
 
     def _run(
         self,
-        tokens: np.ndarray,
+        tokens: WindowTokens,
         mixed: "MixedLayers",
         orders: list[np.ndarray],
         lanes: Lanes,
@@ -141,7 +143,7 @@ class Embedder:
             piece = Lanes(*(part[start : start + size] for part in lanes))
             steps = len(piece.tokens)
             places = [order[piece.tokens] for order in orders]
-            inputs = [_filled_up(tokens[at], size) for at in places]
+            inputs = [_repeated(tokens, at) for at in places]
             starts = _filled_up(piece.starts, size)
             outputs, state = scan(inputs, starts, steps, first, state)
             for direction, layers in enumerate(outputs):
@@ -160,10 +162,20 @@ class Embedder:
         return self._network.scan(inputs[:n_directions], None, zeros)[1]
 
 
+def _repeated(tokens: WindowTokens, places: np.ndarray) -> Repeated:
+    """The tokens at these places of a window, each distinct word once."""
+    _, first, again = np.unique(
+        tokens.words[places.ravel()], return_index=True, return_inverse=True
+    )
+    vectors = tokens.vectors[places.ravel()[first]]
+    return Repeated(vectors, again.reshape(places.shape).astype(np.int32))
+
+
 def _scan_function(network: Network, n_lanes: int | None) -> Callable:
     """`network.scan_lanes` for one lane or for any number, traced once."""
     options = network.options
-    vectors = tf.TensorSpec([None, n_lanes, options.lstm.projection_dim])
+    vectors = tf.TensorSpec([None, options.lstm.projection_dim])
+    tokens = Repeated(vectors, tf.TensorSpec([None, n_lanes], tf.int32))
     one, many = (
         tf.nest.map_structure(
             lambda zeros, n=n: tf.TensorSpec([n, zeros.shape[1]]), network.zero_state(1)
@@ -173,7 +185,7 @@ def _scan_function(network: Network, n_lanes: int | None) -> Callable:
     starts, steps = tf.TensorSpec([None, n_lanes], tf.bool), tf.TensorSpec([], tf.int32)
     return tf.function(
         network.scan_lanes,
-        input_signature=[[vectors] * options.n_directions, starts, steps, one, many],
+        input_signature=[[tokens] * options.n_directions, starts, steps, one, many],
         autograph=False,  # nothing to convert, and tracing is faster
     )
 

@@ -20,6 +20,8 @@ from bilm.lstm import (
     Clips,
     LstmState,
     LstmWeights,
+    Repeated,
+    lanes_gates,
     scan,
     scan_lanes,
     zero_state,
@@ -200,7 +202,7 @@ class Network(tf.Module):
 
     def scan_lanes(
         self,
-        inputs: Sequence[tf.Tensor],
+        inputs: Sequence[Repeated],
         starts: tf.Tensor,
         steps: tf.Tensor,
         first: BilmState,
@@ -209,7 +211,8 @@ class Network(tf.Module):
         """Run rows that hold several sequences each: prediction in bulk.
 
         Args:
-            inputs: for each direction token vectors [T, B, D] as it reads them.
+            inputs: for each direction token vectors [U, D], and their places
+                [steps, B] as it reads them.
             starts: bool [T, B]: where a row begins a sequence, in both directions.
             steps: how many of the T steps to run.
             first: state of one row before a sequence.
@@ -219,11 +222,15 @@ class Network(tf.Module):
             [K][N] outputs [T, B, D], and the state after the last step.
         """
 
+        size, width = tf.shape(starts)[0], self.options.lstm.projection_dim
+
         def run(
-            x: tf.Tensor, states: Any, weights: LstmWeights, clips: Clips
+            x: tf.Tensor | Repeated, states: Any, weights: LstmWeights, clips: Clips
         ) -> tuple[tf.Tensor, LstmState]:
             tensors = LstmWeights(*map(_tensor, weights))
-            return self._scan_lanes(x, starts, steps, *states, tensors, clips)
+            gates = lanes_gates(x, steps, size, tensors.kernel[:width])
+            recurrent = tensors._replace(kernel=tensors.kernel[width:])
+            return self._scan_lanes(gates, starts, steps, *states, recurrent, clips)
 
         results = [
             self._direction(direction, vectors, states, run, no_dropout)

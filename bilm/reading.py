@@ -18,7 +18,9 @@ BATCH_TOKENS = 4096
 """Tokens of a batch: with the original size, the gates of one layer take 256 MiB."""
 
 WINDOW_BATCHES = 8  # batches' tokens of a stateless window: more fill more lanes
-LANES = (1, 8, 32, 128, 256)  # few numbers, for each is compiled; more are no faster
+LANES = (1, 8, 16, 32, 48, 64, 96, 128)
+"""Numbers of lanes: few, for each is compiled; more are no faster, 256 slower."""
+
 MAX_STEPS = 1024  # of a piece, whose last steps may be idle
 STEP_ROWS = 32  # rows whose products cost what a step costs whatever its rows
 
@@ -118,7 +120,7 @@ def window_tokens(reading: Reading) -> int:
 def sentence_windows(
     sentences: Sentences, n_tokens: int
 ) -> Iterator[list[Sequence[str]]]:
-    """Take sentences until they have that many tokens with their ends, at least one.
+    """Take sentences of at most that many tokens with their ends, at least one.
 
     Raises:
         InputError: a sentence is a text.
@@ -128,11 +130,12 @@ def sentence_windows(
     size = 0
     for tokens in sentences:
         check_tokens(tokens)
-        taken.append(tokens)
-        size += len(tokens) + 2
-        if size >= n_tokens:
+        length = len(tokens) + 2
+        if taken and size + length > n_tokens:
             yield taken
             taken, size = [], 0
+        taken.append(tokens)
+        size += length
     if taken:
         yield taken
 

@@ -5,6 +5,7 @@ Letters: n words, C characters of a word, D `projection_dim`.
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,17 @@ WORDS_AT_ONCE = 1024
 """Words encoded together: enough for fast products, little memory for convolutions."""
 
 Encode = Callable[[np.ndarray], np.ndarray]
+
+
+EDGES = (-2, -1)
+"""Numbers of `<S>` and `</S>` among words."""
+
+
+class WindowTokens(NamedTuple):
+    """Tokens of a window, in the order of the text."""
+
+    vectors: np.ndarray  # float32 [n, D]
+    words: np.ndarray  # int32 [n], a number for each distinct word
 
 
 def encode_by_length(encode: Encode, ids: np.ndarray) -> np.ndarray:
@@ -76,7 +88,7 @@ class TokenVectors:
 
     def of_sentences(
         self, sentences: Sequence[Sequence[str]], edges: bool = True
-    ) -> np.ndarray:
+    ) -> WindowTokens:
         """Vectors [n, D] of all tokens, `edges` around each sentence where asked for.
 
         Raises:
@@ -84,19 +96,21 @@ class TokenVectors:
         """
         if len(self._table) > self._max_words:
             self._table = WordTable(self._encode_words)
-        rows = self._table.rows([word for tokens in sentences for word in tokens])
-        words = self._table.column(0)[rows]
+        words = self._table.rows([word for tokens in sentences for word in tokens])
+        of_words = self._table.column(0)[words]
         if not edges:
-            return words
+            return WindowTokens(of_words, words)
         lengths = np.array([len(tokens) + 2 for tokens in sentences])
         ends = np.cumsum(lengths)
         vectors = np.empty((ends[-1], self._width), np.float32)
-        is_token = np.ones(len(vectors), bool)
-        for edge, places in zip(self.edges, (ends - lengths, ends - 1), strict=True):
-            vectors[places] = edge
-            is_token[places] = False
-        vectors[is_token] = words
-        return vectors
+        numbers = np.zeros(len(vectors), np.int32)
+        for places, edge, number in zip(
+            (ends - lengths, ends - 1), self.edges, EDGES, strict=True
+        ):
+            vectors[places], numbers[places] = edge, number
+        is_token = numbers == 0
+        vectors[is_token], numbers[is_token] = of_words, words
+        return WindowTokens(vectors, numbers)
 
     def _encode_words(self, words: list[str]) -> np.ndarray:
         if not words:

@@ -12,6 +12,8 @@ from bilm.lstm import (
     Clips,
     LstmState,
     LstmWeights,
+    Repeated,
+    lanes_gates,
     run_step,
     scan,
     scan_lanes,
@@ -216,7 +218,7 @@ def test_padding_never_touches_a_state(projected: bool, lengths: list[int]) -> N
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])
-@pytest.mark.parametrize("n_lanes", [1, B])  # one lane computes its gates otherwise
+@pytest.mark.parametrize("n_lanes", [1, B])
 @pytest.mark.parametrize("projected", [True, False])
 def test_sequences_of_a_lane_are_as_if_each_were_alone(
     projected: bool, n_lanes: int, jit_compile: bool
@@ -230,8 +232,11 @@ def test_sequences_of_a_lane_are_as_if_each_were_alone(
         starts[steps, lane] = True
     run = tf.function(scan_lanes, jit_compile=jit_compile)
     n_steps = T - 1
+    kernel, bias, projection = weights
+    gates = lanes_gates(tf.constant(inputs), n_steps, T, kernel[:SIZE])
+    recurrent = LstmWeights(kernel[SIZE:], bias, projection)
     outputs, after = run(
-        inputs, starts, tf.constant(n_steps), first, state, weights, BITING
+        gates, starts, tf.constant(n_steps), first, state, recurrent, BITING
     )
     for lane, steps in enumerate(begins):
         before = LstmState(*(part[lane : lane + 1] for part in state))
@@ -243,6 +248,21 @@ def test_sequences_of_a_lane_are_as_if_each_were_alone(
         for one, other in zip(after, before, strict=True):
             small.assert_close(one[lane], other[0], 3e-6)
     assert not outputs[n_steps:].numpy().any()
+
+
+def test_inputs_that_repeat_are_multiplied_once_each() -> None:
+    vectors, _, weights = layer(True)
+    vectors = vectors[:, 0]  # [T, SIZE]
+    places = np.array([[3, 0], [3, 3], [1, 0]])
+    kernel = weights.kernel[:SIZE]
+    gates = lanes_gates(
+        Repeated(tf.constant(vectors), tf.constant(places)), 3, 4, kernel
+    )
+    small.assert_close(gates[:3], vectors[places] @ kernel, 1e-6)
+    assert not gates[3:].numpy().any()
+    dense = lanes_gates(tf.constant(vectors[places]), 2, 4, kernel)
+    small.assert_close(dense[:2], gates[:2], 1e-6)
+    assert not dense[2:].numpy().any()
 
 
 def test_scan_takes_any_number_of_steps_in_one_trace() -> None:
