@@ -81,8 +81,10 @@ def announce(trainer: Trainer, schedule: Schedule, seed: int) -> None:
     )
     learnt = sum(int(np.prod(spec.shape)) for spec in trainer.network.learnt_specs)
     logger.info(
-        "training %s parameters for %d steps of %d tokens, %d an epoch, seed %d",
+        "training %s parameters on %s tokens for %d steps of %d tokens, %d an epoch, "
+        "seed %d",
         f"{learnt:,}",
+        f"{options.n_train_tokens:,}",
         schedule.n_steps,
         schedule.tokens_per_step,
         schedule.steps_per_epoch,

@@ -14,10 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from bilm.errors import InputError, reading
-from bilm.files import CHECKPOINT_INDEX, replacing
+from bilm.files import CHECKPOINT_INDEX, beside, remove_leftovers, replacing
 from bilm.hdf5_files import is_finite
 from bilm.names import ADAGRAD, GLOBAL_STEP, training_variables
 from bilm.options import TrainingOptions
+from bilm.paths import check_folder
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,9 @@ class Checkpoint:
     def __init__(self, prefix: str | os.PathLike[str]):
         self.prefix = os.fspath(prefix)
         if not os.path.isfile(self.prefix + ".index"):
-            raise FileNotFoundError(f"no checkpoint {self.prefix}.index")
+            raise FileNotFoundError(
+                f"no checkpoint {self.prefix}.index: {_WAY_OUT}, or name another one"
+            )
         with reading(self.prefix, _WAY_OUT):
             self._reader = tf.train.load_checkpoint(self.prefix)
             self.shapes = self._reader.get_variable_to_shape_map()
@@ -99,13 +102,14 @@ def latest_checkpoint(save_dir: str | os.PathLike[str]) -> str:
     Raises:
         FileNotFoundError: the folder, or a checkpoint in it, is missing.
     """
-    if not os.path.isdir(save_dir):
-        raise FileNotFoundError(f"no folder {os.fspath(save_dir)}")
+    check_folder(save_dir)
     names = _listed(Path(save_dir))
     if not names:
         raise FileNotFoundError(
             f"no checkpoint in {os.fspath(save_dir)}: expected a file 'checkpoint' and "
-            f"model.ckpt-STEP.index, found {sorted(os.listdir(save_dir))[:10]}"
+            "the model.ckpt-STEP.index that it names, found "
+            f"{sorted(os.listdir(save_dir))[:10]}; name another folder, or copy this "
+            "one again"
         )
     if names[-1] != (last := _named(Path(save_dir))[-1]):
         logger.warning(
@@ -137,7 +141,8 @@ def write_checkpoint(
     """
     folder = Path(save_dir)
     name = Path(checkpoint_prefix(folder, step)).name
-    partial = folder / f".{name}.{os.getpid()}.partial"
+    remove_leftovers(folder, r"model\.ckpt-\d+(?:\.state\.npz)?")
+    partial = beside(folder / name)
     names = sorted(tensors)
     try:
         tf.raw_ops.SaveV2(

@@ -5,6 +5,7 @@ by Ctrl-C, 143 by SIGTERM. Each subcommand is a module of `bilm.commands`.
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,14 @@ from bilm.version import __version__
 
 EXIT_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
+# What the system says of a path leaves open what to do.
+_WAYS_OUT = {
+    errno.EACCES: "; ask for the right to, or name another path",
+    errno.EROFS: "; name another path",
+    errno.ENAMETOOLONG: "; give a shorter name",
+    errno.ENOSPC: "; make room, or name a path on another disk",
+    errno.EDQUOT: "; make room, or name a path on another disk",
+}
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -110,6 +119,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _in_one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror is not None:
+        way_out = _WAYS_OUT.get(error.errno or 0, "")
+        place = "" if error.filename is None else f"{error.filename}: "
+        return f"{place}{error.strerror}{way_out}"
     return " ".join(str(error).splitlines())

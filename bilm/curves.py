@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from bilm.errors import InputError
 from bilm.files import replacing
 from bilm.metrics_file import METRICS_FILE, Row, points, read_rows
+from bilm.paths import check_folder
 from bilm.plots import check_plot
 
 
@@ -92,6 +93,7 @@ def _label(column: str, rows: list[Row]) -> str:
 
 def _rows(folder: str | os.PathLike[str]) -> list[Row]:
     path = Path(folder, METRICS_FILE)
+    check_folder(folder)
     if not path.is_file():
         raise FileNotFoundError(
             f"no {path}: give the folder of a run, where bilm train writes it"

@@ -29,11 +29,12 @@ from bilm.embeddings_file import (
     in_units,
 )
 from bilm.errors import InputError
-from bilm.files import check_no_input, replacing
+from bilm.files import replacing
 from bilm.graph_mode import eagerly
 from bilm.hdf5_files import checksum, write_sum
 from bilm.network import BilmState
 from bilm.options import ModelOptions, read_model_options
+from bilm.paths import check_no_input
 from bilm.reading import (
     BATCH_TOKENS,
     Layers,
@@ -70,7 +71,6 @@ def dump_token_embeddings(
     words = Vocabulary(vocab_file, require_unk=False).words
     options = read_model_options(options_file)
     width = options.lstm.projection_dim
-    _say_size(outfile, 4 * width * len(words))
     if options.char_cnn is None:
         pieces: Iterable[np.ndarray] = [_word_vectors(weight_file, words, width)]
     else:
@@ -80,6 +80,7 @@ def dump_token_embeddings(
             encode_by_length(model.embedder.encode, encode_words(piece, size) + 1)
             for piece in _pieces(words, WORDS_AT_ONCE)
         )
+    _say_size(outfile, 4 * width * len(words))
     with replacing(outfile) as partial, h5py.File(partial, "w") as file:
         dataset = file.create_dataset("embedding", (len(words), width), "float32")
         start = found = 0

@@ -17,8 +17,9 @@ import tensorflow as tf
 
 from bilm.bidirectional import BidirectionalLanguageModel
 from bilm.errors import InputError
-from bilm.files import check_folder, replacing_folder
+from bilm.files import replacing_folder
 from bilm.options import ModelOptions, read_model_options
+from bilm.paths import check_output_folder
 from bilm.served_model import ServedModel
 from bilm.vocabulary import Vocabulary
 from bilm.weights import check_words
@@ -90,7 +91,7 @@ def export_saved_model(
             f"not {version}"
         )
     path = os.fspath(folder if version is None else os.path.join(folder, str(version)))
-    check_folder(path, _CONTENT, "bilm export", overwrite)
+    check_output_folder(path, _CONTENT, "bilm export", overwrite)
     options = read_model_options(options_file)
     weights = _checked_mix(mix_weights, gamma, options.lstm.n_layers + 1)
     words = _words(options, options_file, vocab_file)

@@ -1,17 +1,27 @@
-"""Files that appear whole or not at all, and names that several modules know."""
+"""Files and folders that appear whole or not at all, and names that modules share.
+
+What is being written to `NAME` is `.NAME.HOST.PID.partial` beside it. Where the process
+is killed that stays behind, until the next writing to `NAME` removes it.
+"""
 
 import contextlib
+import ctypes
+import logging
 import os
+import platform
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from bilm.errors import InputError
+logger = logging.getLogger(__name__)
 
 CHECKPOINT_INDEX = "checkpoint"  # names the checkpoints of a run
 OPTIONS_FILE = "options.json"
 WEIGHTS_FILE = "weights.hdf5"
+
+_PARTIAL, _OLD = "partial", "old"
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux
 
 
 @contextlib.contextmanager
@@ -19,9 +29,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a path beside `path` to write to, and rename it to `path` at the end.
 
     Where the block raises, `path` is left as it was and the half-written file is
-    removed.
+    removed. Who reads `path` meets the file before or the one after.
     """
-    partial = _beside(Path(path), "partial")
+    tidy(path)
+    partial = beside(path)
     try:
         yield partial
         os.replace(partial, path)
@@ -34,70 +45,96 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """As `replacing`, for a folder: give a new one, and rename it at the end.
 
-    What is in an older folder of this name is removed then.
+    What is in an older folder of this name is removed then. Where the system cannot
+    exchange two folders in one step, there is none of this name for a moment; where the
+    process is killed in it, `tidy` puts the older one back.
     """
     target = Path(os.path.realpath(path))
-    partial, old = _beside(target, "partial"), _beside(target, "old")
+    tidy(target)
+    partial = beside(target)
     partial.mkdir()
     try:
         yield partial
         if target.exists():
-            os.rename(target, old)
-        os.rename(partial, target)
-        shutil.rmtree(old, ignore_errors=True)
+            _swap(partial, target)
+        else:
+            os.rename(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        tidy(target)
 
 
-def check_folder(
-    path: str | os.PathLike[str], made: re.Pattern[str], maker: str, overwrite: bool
-) -> None:
-    """Check that a folder to make would not take the place of anything else.
-
-    Args:
-        path: of the folder, which may be there and empty.
-        made: the names of what `maker` puts into such a folder.
-        maker: the command.
-        overwrite: whether it may replace what it has made before.
-
-    Raises:
-        InputError: the path is taken.
-    """
-    folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: name a folder to make")
-    there = sorted(os.listdir(folder)) if folder.exists() else []
-    if there and not overwrite:
-        raise InputError(
-            f"the folder {folder} is not empty (it holds {', '.join(there[:3])}): name "
-            "another one, or add --overwrite"
-        )
-    others = [name for name in there if not made.fullmatch(name)]
-    if others:
-        raise InputError(
-            f"{folder} holds what {maker} did not make ({', '.join(others[:3])}), "
-            "and would lose it: name another folder"
-        )
-
-
-def _beside(path: Path, kind: str) -> Path:
+def beside(path: str | os.PathLike[str], kind: str = _PARTIAL) -> Path:
     """A hidden path on the same disk, no other process's."""
-    return path.with_name(f".{path.name}.{os.getpid()}.{kind}")
+    path = Path(path)
+    return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.{kind}")
 
 
-def check_no_input(
-    outfile: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str] | None]
-) -> None:
-    """Check that an output would not take the place of what it is made from.
+def tidy(path: str | os.PathLike[str]) -> None:
+    """Clear up what processes that were killed while they wrote `path` have left.
 
-    Raises:
-        InputError: the output is one of the files that are there among `inputs`.
+    What they had half written is removed. A folder that was moved away, and whose
+    successor never came, is put back. Both are logged. Files of processes that live, or
+    of another machine, stay.
     """
-    for path in inputs:
-        if path is None or not (os.path.exists(path) and os.path.exists(outfile)):
-            continue
-        if os.path.samefile(path, outfile):
-            raise InputError(
-                f"the output {os.fspath(outfile)} must not be an input, or that would "
-                "be lost; give it another name"
+    target = Path(os.path.realpath(path))
+    remove_leftovers(target.parent, re.escape(target.name))
+
+
+def remove_leftovers(folder: Path, names: str) -> None:
+    """As `tidy`, for all paths of a folder whose names match a regular expression."""
+    of_this_machine = re.escape(platform.node())
+    leftover = re.compile(rf"\.({names})\.{of_this_machine}\.(\d+)\.([a-z]+).*")
+    for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
+        match = leftover.fullmatch(name)
+        if match and not _is_of_another(int(match[2])):
+            _clear(folder / name, match[3], folder / match[1])
+
+
+def _clear(leftover: Path, kind: str, target: Path) -> None:
+    with contextlib.suppress(OSError):  # may be cleared by another process already
+        if kind == _OLD and not target.exists():
+            os.rename(leftover, target)
+            logger.warning(
+                "put %s back, which a killed process had moved away to replace it",
+                target,
             )
+            return
+        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        logger.info("removed %s, which a killed process has left", leftover)
+
+
+def _is_of_another(pid: int) -> bool:
+    """Whether a process lives that has this number and is not this one."""
+    if pid == os.getpid():
+        return False  # in a container the next process may have the same number
+    if os.name != "posix":
+        return True  # where asking would end it
+    try:
+        os.kill(pid, 0)  # no signal, but it is checked whether one could be sent
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass  # another user's, or no number of a process
+    return True
+
+
+def _swap(new: Path, target: Path) -> None:
+    """Put one folder in the place of another, which is at `new` afterwards."""
+    if _exchange(new, target):
+        return
+    old = beside(target, _OLD)
+    os.rename(target, old)
+    os.rename(new, target)
+    os.rename(old, new)  # from here on it is not to come back
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, where system and disk can: Linux, mostly."""
+    if os.name != "posix":
+        return False
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        return False
+    paths = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+    return rename(*paths, _RENAME_EXCHANGE) == 0

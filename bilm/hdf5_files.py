@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 
 from bilm.errors import InputError, reading
+from bilm.paths import check_file
 
 Path = str | os.PathLike[str]
 CHECKSUM = "crc32"
@@ -25,12 +26,14 @@ _ALIGNMENT = 64  # bytes
 
 def open_hdf5(path: Path) -> h5py.File:
     """Open for reading; what is no HDF5 file is an `InputError`."""
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"no file {os.fspath(path)}")
+    check_file(path)
     try:
         return h5py.File(path, "r")
     except Exception as error:  # HDF5 has many kinds
-        raise InputError(f"{path} is not a readable HDF5 file: {error}") from error
+        raise InputError(
+            f"{path} is not a readable HDF5 file ({error}): give the right file, or "
+            "copy it again where it is damaged"
+        ) from error
 
 
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:

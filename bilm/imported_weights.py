@@ -6,13 +6,12 @@ network, and a file beside it, which few models have, the softmax.
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from bilm.jsonfiles import read_object
 from bilm.names import (
-    VariableSpec,
     model_variables,
     softmax_variables,
     training_variables,
@@ -45,7 +44,8 @@ NEEDED = (
 def imported_options(options_file: Path, n_tokens_vocab: int) -> TrainingOptions:
     """Training options of a model's `options.json`, of either phase.
 
-    What training needs and the file lacks is that of the preset `original`, and said.
+    What training needs and the file lacks is that of the preset `original`; see
+    `say_imported`.
 
     Args:
         options_file: `options.json`; unknown keys are left out with a warning.
@@ -59,13 +59,6 @@ def imported_options(options_file: Path, n_tokens_vocab: int) -> TrainingOptions
     found, _ = read_object(options_file)
     usual = training_dict(preset(PRESET))
     keys = usual.keys() - {"lstm", "char_cnn", "bidirectional"}
-    if missing := [key for key in NEEDED if key not in found]:
-        logger.info(
-            "%s has no training options %s: they are those of the preset %s",
-            options_file,
-            ", ".join(f"{key} ({usual[key]})" for key in missing),
-            PRESET,
-        )
     training = {key: found.get(key, usual[key]) for key in keys}
     training["n_tokens_vocab"] = n_tokens_vocab
     return training_options_from_dict({**training, **network}, str(options_file))
@@ -76,7 +69,7 @@ def imported_values(
 ) -> dict[str, np.ndarray]:
     """Variables that a model's files hold, for `Trainer` or to be changed before.
 
-    Those that no file holds are not in the result, and said: training draws them anew.
+    Those that no file holds are not in the result; see `say_imported`.
 
     Args:
         options: of the training, with the V of the files.
@@ -96,11 +89,29 @@ def imported_values(
     values = read_weights(weight_file, model_variables(options, n_words))
     if softmax_file is not None:
         values |= read_weights(softmax_file, softmax_variables(options))
-    _say_new(training_variables(options), values)
     return values
 
 
-def _say_new(specs: Sequence[VariableSpec], values: Mapping[str, np.ndarray]) -> None:
+def say_imported(
+    options_file: Path, options: TrainingOptions, values: Mapping[str, np.ndarray]
+) -> None:
+    """Say what training needs and the files of a model lack.
+
+    Args:
+        options_file: `options.json`.
+        options: of the training, which came of it.
+        values: of its variables, by their names in a checkpoint.
+    """
+    found, _ = read_object(options_file)
+    if missing := [key for key in NEEDED if key not in found]:
+        given = training_dict(options)
+        logger.info(
+            "%s has no training options %s: they are those of the preset %s",
+            options_file,
+            ", ".join(f"{key} ({given[key]})" for key in missing),
+            PRESET,
+        )
+    specs = training_variables(options)
     new = [f"{s.name} {list(s.shape)}" for s in specs if s.name not in values]
     if new:
         logger.info("no file holds %s: newly drawn", ", ".join(new))

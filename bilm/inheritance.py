@@ -16,7 +16,7 @@ import numpy as np
 from bilm.checkpoint import checkpoint_values, latest_checkpoint
 from bilm.errors import InputError
 from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE, WEIGHTS_FILE
-from bilm.imported_weights import imported_options, imported_values
+from bilm.imported_weights import imported_options, imported_values, say_imported
 from bilm.model_files import SOFTMAX_PREFIX, stored_words
 from bilm.names import softmax_variables, training_variables
 from bilm.network import initial_value
@@ -30,6 +30,7 @@ class Ancestor(NamedTuple):
     """A model to start from."""
 
     name: str  # path of what was read
+    options_file: Path  # of it
     options: TrainingOptions  # `n_tokens_vocab` is that of `values`
     values: Mapping[str, np.ndarray]  # by their names in a checkpoint, softmax or not
 
@@ -62,7 +63,7 @@ def read_ancestor(source: str | os.PathLike[str], n_words: int) -> Ancestor:
     known = stored_words(weights, softmax_file)
     options = imported_options(path / OPTIONS_FILE, known or n_words)
     values = imported_values(options, weights, softmax_file)
-    return Ancestor(str(weights), options, values)
+    return Ancestor(str(weights), path / OPTIONS_FILE, options, values)
 
 
 def inherited_values(
@@ -74,7 +75,8 @@ def inherited_values(
 ) -> dict[str, np.ndarray]:
     """What a new training starts from; variables left out are drawn by `Trainer`.
 
-    How many words keep their rows, and how many get new ones, is logged.
+    What the model lacks is logged, and how many words keep their rows, how many get
+    new ones.
 
     Args:
         ancestor: the model.
@@ -91,9 +93,11 @@ def inherited_values(
     values = dict(ancestor.values)
     of_words = [s for s in training_variables(options) if s.name in _by_word(options)]
     held = [spec for spec in of_words if spec.name in values]
+    if held:
+        _check_size(ancestor, old_vocab or vocab, given=old_vocab is not None)
+    say_imported(ancestor.options_file, ancestor.options, values)
     if not held:
         return values
-    _check_size(ancestor, old_vocab or vocab, given=old_vocab is not None)
     new, old = _shared_words(vocab, old_vocab or vocab)
     for spec in held:
         position = training_variables(options).index(spec)
@@ -120,9 +124,10 @@ def inherited_options(ancestor: Ancestor, vocab: Vocabulary) -> TrainingOptions:
 
 
 def _of_checkpoint(folder: Path, prefix: str) -> Ancestor:
-    options = read_training_options(folder / OPTIONS_FILE)
+    options_file = folder / OPTIONS_FILE
+    options = read_training_options(options_file)
     values = checkpoint_values(options, prefix, with_slots=False)
-    return Ancestor(prefix, options, values)
+    return Ancestor(prefix, options_file, options, values)
 
 
 def _by_word(options: TrainingOptions) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from bilm.embeddings_file import in_units
 from bilm.errors import InputError
 from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
-from bilm.jsonfiles import missing_file, read_object
+from bilm.jsonfiles import read_object
 from bilm.names import (
     ADAGRAD,
     GLOBAL_STEP,
@@ -20,6 +20,7 @@ from bilm.names import (
     softmax_variables,
 )
 from bilm.options import ModelOptions, read_model_options, read_training_options
+from bilm.paths import check_file
 from bilm.stored_arrays import StoredArray, checkpoint_arrays, hdf5_arrays
 from bilm.tree import Entry, draw
 
@@ -72,8 +73,7 @@ def _file(path: str, values: bool) -> str:
     match = _CHECKPOINT_FILE.fullmatch(path)
     if match and os.path.exists(f"{match[1]}.index"):
         return _checkpoint(match[1], values)
-    if not os.path.exists(path):
-        raise missing_file(path)
+    check_file(path)
     with open(path, "rb") as file:
         is_hdf5 = file.read(len(_HDF5_MAGIC)) == _HDF5_MAGIC
     if is_hdf5:

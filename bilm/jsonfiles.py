@@ -4,17 +4,15 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from bilm.errors import InputError
 from bilm.files import replacing
+from bilm.paths import check_file
 
 # An options file has about one thousand bytes; far above is some other file.
 MAX_BYTES = 2**20
 MAX_DEPTH = 20
-
-_LISTED_NAMES = 20
 
 
 def read_object(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
@@ -81,43 +79,10 @@ def write_object(path: str | os.PathLike[str], tree: dict[str, Any]) -> None:
         partial.write_text(text + "\n", encoding="utf-8")
 
 
-def missing_file(path: str | os.PathLike[str]) -> FileNotFoundError:
-    """Build the error for a model's file that is missing: what is there instead."""
-    folder = Path(path).parent
-    if not folder.is_dir():
-        return FileNotFoundError(f"{path} not found: there is no folder {folder}")
-    names = sorted(entry.name for entry in folder.iterdir())
-    listed = ", ".join(names[:_LISTED_NAMES]) or "nothing"
-    if len(names) > _LISTED_NAMES:
-        listed += f" and {len(names) - _LISTED_NAMES} more"
-    message = f"{path} not found: the folder {folder} holds {listed}"
-    family = _other_family(names)
-    if family:
-        message += (
-            f"; this looks like a model of {family}, which bilm does not read: it "
-            "needs bilm-tf's options.json and weights.hdf5, or a checkpoint"
-        )
-    return FileNotFoundError(message)
-
-
-def _other_family(names: list[str]) -> str | None:
-    """Recognise the layout of another program's model folder by its file names."""
-    if "config.json" in names and any(name.endswith(".pkl") for name in names):
-        return "ELMoForManyLangs (config.json and *.pkl)"
-    for name in ("model.tar.gz", "weights.th"):
-        if name in names:
-            return f"AllenNLP ({name})"
-    return None
-
-
 def _read_bytes(path: str | os.PathLike[str]) -> bytes:
-    if Path(path).is_dir():
-        raise InputError(f"{path} is a folder: give the options file in it")
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise missing_file(path) from None
+    check_file(path)
+    with open(path, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
     if data.startswith(b"\x89HDF"):
         raise InputError(f"{path} looks like HDF5 (weights?), not like JSON")
     if len(data) > MAX_BYTES:

@@ -51,15 +51,19 @@ class MetricsFile:
 
     Args:
         path: of the file; made with the first line.
+
+    Raises:
+        InputError: there is one that is damaged, see `read_rows`.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
         self._path = Path(path)
         self._failed = False
+        self._rows = read_rows(path) if self._path.is_file() else []
 
     def cut_back(self, step: int) -> float:
         """Remove the lines after a step, and return the hours until it."""
-        rows = read_rows(self._path) if self._path.is_file() else []
+        rows, self._rows = self._rows, []
         kept = [row for row in rows if int(row["step"]) <= step]
         if rows:
             lines = "".join(_line([row[name] for name in COLUMNS]) for row in kept)

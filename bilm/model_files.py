@@ -13,8 +13,8 @@ import numpy as np
 
 from bilm.checkpoint import checkpoint_values, latest_checkpoint
 from bilm.errors import InputError
-from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE, check_no_input
-from bilm.imported_weights import imported_options, imported_values
+from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
+from bilm.imported_weights import imported_options, imported_values, say_imported
 from bilm.jsonfiles import read_object
 from bilm.names import model_variables, softmax_variables
 from bilm.options import (
@@ -25,6 +25,7 @@ from bilm.options import (
     training_dict,
     write_options,
 )
+from bilm.paths import check_no_input
 from bilm.trainer import Trainer
 from bilm.vocabulary import Vocabulary
 from bilm.weights import dataset_shapes, write_weights
@@ -121,6 +122,7 @@ def import_weights(
     n_words = _number_of_words(options_file, weight_file, softmax_file, vocab_file)
     options = imported_options(options_file, n_words)
     values = imported_values(options, weight_file, softmax_file)
+    say_imported(options_file, options, values)
     prefix = save_initial_checkpoint(options, save_dir, seed, values)
     logger.info("the Adagrad slots of %s are those of a new training", prefix)
     return prefix

@@ -300,15 +300,14 @@ def _build(
         raise InputError(f"{source} must be an object, not {type(tree).__name__}")
     flat = rules.flatten(tree)
     unknown = rules.find_unknown(flat)
-    if unknown and cls is not TrainingOptions:
-        logger.warning("%s: ignored: %s", source, "; ".join(unknown))
-        unknown = []
     for key in _keys(TrainingOptions).keys() - _keys(cls).keys():
         flat.pop(key, None)
     has_characters = tree.get("char_cnn") is not None
     sections = [LstmOptions, CharCnnOptions] if has_characters else [LstmOptions]
-    problems = problems + unknown + _problems_of_file([cls, *sections], flat)
-    if problems:
+    problems = problems + _problems_of_file([cls, *sections], flat)
+    if unknown and not problems and cls is not TrainingOptions:
+        logger.warning("%s: ignored: %s", source, "; ".join(unknown))
+    elif problems := [*unknown, *problems]:
         wrong_number = any(p.startswith(rules.N_CHARACTERS_KEY) for p in problems)
         error = InvalidNumberOfCharacters if wrong_number else InputError
         raise error(f"{source}: {'; '.join(problems)}")

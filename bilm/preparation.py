@@ -13,7 +13,8 @@ from tqdm import tqdm
 
 from bilm.bars import progress_bar
 from bilm.errors import InputError
-from bilm.files import check_folder, check_no_input, replacing_folder
+from bilm.files import replacing_folder
+from bilm.paths import check_folder, check_no_input, check_output_folder
 from bilm.shuffling import collect, deal
 from bilm.text import LineReader
 
@@ -158,10 +159,7 @@ def _sum(sizes: Sequence[Size]) -> Size:
 
 def _check_folder(folder: Path, files: Sequence[str], overwrite: bool) -> None:
     """Refuse to put the output where something else is."""
-    if not folder.parent.is_dir():
-        raise FileNotFoundError(
-            f"there is no folder {folder.parent} to make {folder} in"
-        )
-    check_folder(folder, _OUTPUT, "bilm prepare", overwrite)
+    check_folder(folder.parent)
+    check_output_folder(folder, _OUTPUT, "bilm prepare", overwrite)
     for path in folder.glob("*"):
         check_no_input(path, files)

@@ -11,6 +11,8 @@ from typing import TextIO
 STANDARD_INPUT = "-"
 """The name that stands for it; a file of this name is `./-`."""
 
+_NAME = "standard input"  # of the copy
+
 
 def standard_input() -> str:
     """Copy standard input to a temporary file, once, and give its path.
@@ -20,11 +22,17 @@ def standard_input() -> str:
     return _copy(sys.stdin)
 
 
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path as messages have it: the copy is called standard input."""
+    name = os.path.basename(path)
+    return name if name == _NAME else os.fspath(path)
+
+
 @functools.cache
 def _copy(stream: TextIO) -> str:
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = os.path.join(folder, "standard input")
+    path = os.path.join(folder, _NAME)
     with open(path, "wb") as file:
         shutil.copyfileobj(stream.buffer, file)
     return path

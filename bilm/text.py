@@ -4,6 +4,7 @@ One definition of a sentence and of a token serves counting, training, evaluatio
 dumps: a sentence is a line ended by "\\n" alone, its tokens are `str.split()` of it.
 """
 
+import contextlib
 import glob
 import gzip
 import os
@@ -12,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, NamedTuple
 
 from bilm.errors import InputError
-from bilm.standard_input import STANDARD_INPUT, standard_input
+from bilm.paths import check_file
+from bilm.standard_input import STANDARD_INPUT, shown, standard_input
 
 MAX_LINE_BYTES = 1 << 26
 """A longer line is no sentence: a file of another kind, or one without line ends."""
@@ -21,6 +23,7 @@ TEXT_BYTES = 1 << 16
 """Lines that are read together have so many bytes, or more by a part of a line."""
 
 _BUFFER_BYTES = 1 << 20
+_LISTED_FILES = 5
 _UTF8_BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 _OTHER_KINDS = {
@@ -31,6 +34,7 @@ _OTHER_KINDS = {
 
 PathOrPattern = str | os.PathLike[str]
 Stream = IO[bytes] | gzip.GzipFile
+_GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 class TextPosition(NamedTuple):
@@ -62,6 +66,28 @@ def find_files(patterns: PathOrPattern | Sequence[PathOrPattern]) -> list[str]:
     return sorted({path for pattern in patterns for path in _matches(pattern)})
 
 
+def find_text(patterns: PathOrPattern | Sequence[PathOrPattern]) -> list[str]:
+    """Find the files of a text that is needed; see `find_files`.
+
+    Raises:
+        FileNotFoundError: one of the patterns matches no file.
+        InputError: no file has a line, or the first that has one is no text.
+    """
+    files = find_files(patterns)
+    check_text(files)
+    return files
+
+
+def check_text(files: Sequence[PathOrPattern]) -> None:
+    """Check that a text has a line, blank or not.
+
+    Raises:
+        FileNotFoundError, InputError: it has none; see `LineReader`.
+    """
+    if not any(True for path in files for _ in LineReader(path)):
+        raise no_text(files, "sentence")
+
+
 def _matches(pattern: PathOrPattern) -> list[str]:
     if pattern == STANDARD_INPUT:
         return [standard_input()]
@@ -74,6 +100,11 @@ def _matches(pattern: PathOrPattern) -> list[str]:
     else:
         found = glob.glob(text)
     files = [path for path in found if os.path.isfile(path)]
+    if not files and os.path.isdir(text):
+        raise FileNotFoundError(
+            f"the folder {text} holds no file of text, hidden files and folders in it "
+            "left out: name another one, or a pattern such as data/*/*.txt"
+        )
     if not files:
         raise FileNotFoundError(
             f"no file matches {pattern!s} (looked from {os.getcwd()}): give a file, a "
@@ -156,7 +187,8 @@ class LineReader:
                     "bytes by --errors replace",
                     raw[: error.start],
                 ) from error
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            except _GZIP_ERRORS as error:
+                self._line = _whole_lines(path)
                 raise self._error(
                     f"cannot be unzipped ({error}): the file is damaged or cut short; "
                     "make it again"
@@ -184,7 +216,7 @@ class LineReader:
     def _error(self, what: str, before: bytes = b"") -> InputError:
         """Of the line that comes after what was given and these bytes."""
         line = self._line + before.count(b"\n") + 1
-        return InputError(f"{self._path}:{line} {what}")
+        return InputError(f"{shown(self._path)}:{line} {what}")
 
 
 def read_sentences(path: PathOrPattern) -> Iterator[list[str]]:
@@ -210,15 +242,28 @@ def _read_lines(stream: Stream) -> bytes:
 
 def is_gzip(path: PathOrPattern) -> bool:
     """Whether a file is gzipped, whatever its name; one cut short by its name."""
+    check_file(path)
     with open(path, "rb") as file:
         head = file.read(2)
     named = os.fspath(path).endswith(".gz")
     if named and not head:  # no text in gzip has 20 bytes
         raise InputError(
-            f"{path}:1 cannot be unzipped (it is empty): the file is cut short; make "
-            "it again"
+            f"{shown(path)}:1 cannot be unzipped (it is empty): the file is cut "
+            "short; make it again"
         )
     return head == _GZIP_MAGIC or (named and head == _GZIP_MAGIC[:1])
+
+
+def _whole_lines(path: PathOrPattern) -> int:
+    """How many lines of a damaged gzip file can be unzipped.
+
+    The reader does not know: what it asked for last came in part, and was lost.
+    """
+    n_lines = 0
+    with gzip.open(path, "rb") as stream, contextlib.suppress(*_GZIP_ERRORS):
+        while text := stream.read1(TEXT_BYTES):
+            n_lines += text.count(b"\n")
+    return n_lines
 
 
 def _open(path: PathOrPattern) -> Stream:
@@ -233,15 +278,17 @@ def _beginning(stream: Stream, path: PathOrPattern) -> int:
     for magic, kind in _OTHER_KINDS.items():
         if head.startswith(magic):
             raise InputError(
-                f"{path}:1 looks like {kind}, where UTF-8 text is needed: give the "
-                "right file, or save it as UTF-8"
+                f"{shown(path)}:1 looks like {kind}, where UTF-8 text is needed: give "
+                "the right file, or save it as UTF-8"
             )
     return len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0
 
 
-def no_text(files: Sequence[str], unit: str) -> InputError:
+def no_text(files: Sequence[PathOrPattern], unit: str) -> InputError:
     """The error of shards that have not one `unit`, a sentence or a token."""
+    listed = ", ".join(shown(path) for path in files[:_LISTED_FILES])
+    if len(files) > _LISTED_FILES:
+        listed += f" and {len(files) - _LISTED_FILES} more files"
     return InputError(
-        f"there is no {unit} in {', '.join(files[:5])} ({len(files)} files in all): "
-        "the text needs a sentence on each line"
+        f"there is no {unit} in {listed}: the text needs a sentence on each line"
     )

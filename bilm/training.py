@@ -108,7 +108,6 @@ def train(
     cluster = workers.cluster if workers else find_cluster()
     n_devices = n_gpus * (cluster.n_workers if cluster else 1)
     schedule = training_schedule(checked, n_devices)
-    warn_of_text(data.files, data.vocab, checked)
     save_dir, log_dir = os.fspath(tf_save_dir), os.fspath(tf_log_dir)
     saved = find_saved_run(save_dir) if resume else None
     workers = workers or Workers(n_gpus, cluster)
@@ -132,12 +131,13 @@ def train(
             jit_compile=how.jit_compile,
             workers=workers,
         )
-        announce(trainer, schedule, seed)
+        warn_of_text(data.files, data.vocab, checked)
         if overwrite and workers.is_chief:
             logger.info("removed %d files of a run", remove_run(save_dir, log_dir))
         loop = TrainingLoop(
             trainer, schedule, how, made_of, save_dir, log_dir, valid_data
         )
+        announce(trainer, schedule, seed)
         if resume:
             _resume(loop, saved)
         if saved is None and valid_data is not None:

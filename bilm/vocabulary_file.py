@@ -15,7 +15,8 @@ from typing import NamedTuple
 from bilm.characters import BOS, EOS, UNK
 from bilm.counting import MEMORY_WORDS, TextCounts, counted_text
 from bilm.errors import InputError
-from bilm.files import check_no_input, replacing
+from bilm.files import replacing
+from bilm.paths import check_no_input
 from bilm.wordruns import WordCount, most_frequent_first
 
 SPECIAL = (BOS, EOS, UNK)

@@ -1,5 +1,8 @@
 """Checkpoints: files that bilm-tf reads, and that hold what the options say."""
 
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +124,13 @@ def test_no_checkpoint_says_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(FileNotFoundError, match="notes.txt"):
         latest_checkpoint(tmp_path)
+
+
+def test_what_killed_processes_have_left_is_removed(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = f"{platform.node()}.{dead.pid}.partial"
+    for name in ("5.{}_temp", "5.state.npz.{}", "6.{}.index", f"6.{{}}{DATA}"):
+        (tmp_path / f".model.ckpt-{name.format(left)}").touch()
+    write_checkpoint(tmp_path, 7, ARRAYS, keep=3)
+    assert not list(tmp_path.glob(".*"))

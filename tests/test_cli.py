@@ -261,15 +261,15 @@ def test_a_model_is_named_one_way(
 MISSING = {
     "vocabulary": (
         "train --save_dir s --vocab_file no/vocab.txt --train_prefix {text}",
-        "no/vocab.txt: No such file",
+        "no/vocab.txt not found: there is no folder no (looked from ",
     ),
     "file for a folder": (
         "train --save_dir {vocab}/run --vocab_file {vocab} --train_prefix {text}",
-        "vocab.txt: Not a directory",
+        "vocab.txt is a file, where a folder is needed: name a folder",
     ),
     "folder for a file": (
         "train --save_dir s --vocab_file {golden} --train_prefix {text}",
-        "golden: Is a directory",
+        "golden is a folder, where a file is needed: name a file, such as README.md",
     ),
     "shards": (
         "train --save_dir s --vocab_file {vocab} --train_prefix {text} no-*.txt",
@@ -288,7 +288,7 @@ MISSING = {
         "test --save_dir no --vocab_file {vocab} --test_prefix {text}",
         "no/options.json not found",
     ),
-    "run to plot": ("plot {vocab}", "vocab.txt: Not a directory"),
+    "run to plot": ("plot {vocab}", "vocab.txt is a file, where a folder"),
     "run to score": (
         "score --save_dir no --vocab_file {vocab} --text {text}",
         "no/options.json not found",
@@ -313,15 +313,15 @@ MISSING = {
     ),
     "text": (
         "dump-embeddings --dataset_file no/text --model {model} --outfile o",
-        "no/text: No such file",
+        "no/text not found",
     ),
     "folder of the output": (
         "dump-tokens --vocab_file {vocab} --model {model} --outfile no/o",
-        "no: No such file",
+        "there is no folder no (looked from ",
     ),
     "name of the output": (
         "dump-tokens --vocab_file {vocab} --model {model} --outfile {golden}",
-        "golden: Is a directory",
+        "the output {golden} is a folder: name a file in it",
     ),
 }
 
@@ -346,7 +346,7 @@ def test_a_missing_file_is_one_line_and_code_2(
     assert main(argv) == 2
     line = error_line(capsys)
     assert line.startswith(f"bilm {argv[0]}: error: ")
-    assert words in line
+    assert words.format(**paths) in line
     assert not any(recorder.calls for recorder in stubs)
     assert list(tmp_path.iterdir()) == []
 
@@ -381,8 +381,15 @@ DUMP_TOKENS = [
         (InputError("vocab.txt:5 is blank"), "vocab.txt:5 is blank"),
         (InputError("one line\nand two"), "one line and two"),
         (FileNotFoundError("no folder x"), "no folder x"),
-        (PermissionError(13, "Permission denied", "a/b"), "a/b: Permission denied"),
-        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (
+            PermissionError(13, "Permission denied", "a/b"),
+            "a/b: Permission denied; ask for the right to, or name another path",
+        ),
+        (
+            OSError(28, "No space left on device"),
+            "No space left on device; make room, or name a path on another disk",
+        ),
+        (OSError(5, "Input/output error", "a/b"), "a/b: Input/output error"),
     ],
 )
 def test_errors_that_the_user_can_mend_are_one_line(

@@ -48,7 +48,11 @@ def test_each_line_has_a_dataset(
         str(i): (3, len(tokens), 16) for i, tokens in enumerate(LINES)
     }
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
-    (warning,) = [r for r in caplog.records if r.levelno == logging.WARNING]
+    (warning,) = [
+        r
+        for r in caplog.records
+        if r.name == "bilm.dump" and r.levelno == logging.WARNING
+    ]
     assert warning.getMessage().startswith("2 blank lines of")
     assert str(text) in warning.getMessage()
 

@@ -344,7 +344,9 @@ class TestFolder:
         (folder / "notes.txt").write_text("mine")
         with pytest.raises(InputError, match=r"did not make \(notes.txt\)"):
             export_saved_model(*char_model, folder, overwrite=True)
-        with pytest.raises(InputError, match="notes.txt is a file: name a folder"):
+        with pytest.raises(
+            InputError, match="notes.txt is a file, where a folder is needed"
+        ):
             export_saved_model(*char_model, folder / "notes.txt", overwrite=True)
 
     def test_a_write_that_fails_leaves_what_was_there(

@@ -9,7 +9,7 @@ import pytest
 from tiny import OPTIONS, Model, read_arrays, write_arrays
 
 from bilm.errors import InputError
-from bilm.imported_weights import imported_options, imported_values
+from bilm.imported_weights import imported_options, imported_values, say_imported
 from bilm.names import model_variables
 from bilm.options import prediction_dict, replace_options, write_options
 from bilm.presets import preset
@@ -42,6 +42,7 @@ def test_what_training_needs_and_a_file_lacks_is_said(
     write_options(path, {key: tree[key] for key in ("lstm", "char_cnn")})
     with caplog.at_level(logging.INFO, "bilm"):
         options = imported_options(path, N_WORDS)
+        say_imported(path, options, {})
     assert options == replace_options(
         preset("original"),
         lstm=OPTIONS.lstm,
@@ -57,6 +58,7 @@ def test_values_are_those_of_the_files(
 ) -> None:
     with caplog.at_level(logging.INFO, "bilm"):
         values = imported_values(OPTIONS, char_model.weight_file, softmax_file)
+        say_imported(char_model.options_file, OPTIONS, values)
     assert "newly drawn" not in caplog.text
     stored = read_arrays(char_model.weight_file)
     for spec in model_variables(OPTIONS):
@@ -72,8 +74,9 @@ def test_what_no_file_holds_is_said(
 ) -> None:
     shared = replace_options(WORD_INPUT, share_embedding_softmax=True)
     with caplog.at_level(logging.INFO, "bilm"):
-        values = imported_values(WORD_INPUT, word_model.weight_file)
-        imported_values(shared, word_model.weight_file)
+        for options in (WORD_INPUT, shared):
+            values = imported_values(options, word_model.weight_file)
+            say_imported(word_model.options_file, options, values)
     assert values["lm/embedding"].shape == (N_WORDS, 8)
     first, second = caplog.messages
     assert first == (

@@ -134,4 +134,4 @@ def test_commands_go_there_and_back(
     assert "newly drawn" not in capsys.readouterr().err
     assert Checkpoint(latest_checkpoint(tmp_path / "back")).shapes["lm/embedding"]
     assert main(f"{back} --softmax_file {tmp_path}/no.hdf5".split()) == 2
-    assert "no.hdf5: No such file" in capsys.readouterr().err
+    assert "no.hdf5 not found: the folder" in capsys.readouterr().err

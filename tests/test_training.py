@@ -285,7 +285,7 @@ def test_a_text_without_tokens_is_refused(
         == 2
     )
     told = capsys.readouterr().err
-    assert "there is no token in" in told and "empty.txt (1 files in all)" in told
+    assert "there is no sentence in" in told and "empty.txt: the text needs" in told
 
 
 def test_a_vocabulary_of_millions_is_warned_of_with_its_memory(

@@ -149,4 +149,4 @@ def test_command_trains_from_vectors_that_stay(
         expected = np.array(values, np.float32)
         np.testing.assert_array_equal(vectors[WORDS.index(word)], expected)
     assert main([*flags, "--embedding_init", str(tmp_path / "no.txt")]) == 2
-    assert "no.txt: No such file" in capsys.readouterr().err
+    assert "no.txt not found: the folder" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from bilm.commands.terminal import say
 from bilm.dataset import BidirectionalLMDataset
 from bilm.errors import InputError
 from bilm.samples import continued, table
-from bilm.text import find_files
+from bilm.text import find_text
 from bilm.vocabulary import UnicodeCharsVocabulary, Vocabulary
 
 NAME = "batches"
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             f"a batch of {args.batch_size} rows (--batch_size) has no {args.n_samples} "
             "to print (-n): ask for fewer, or for larger batches"
         )
-    files = find_files(args.train_prefix)
+    files = find_text(args.train_prefix)
     vocab = _vocabulary(args.vocab_file, args.max_characters)
     data = BidirectionalLMDataset(
         files, vocab, shuffle_on_load=args.shuffle, seed=args.seed

@@ -1,27 +1,32 @@
 """Checks of the paths on a command line, before anything expensive starts."""
 
-import errno
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from bilm.errors import InputError
 from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
-from bilm.jsonfiles import missing_file
+from bilm.paths import check_file, check_folder, check_new_folder, check_output
+
+__all__ = [
+    "check_files",
+    "check_folder",
+    "check_new_folders",
+    "check_no_run",
+    "check_output",
+    "check_run",
+]
 
 
-def check_files(paths: Iterable[str]) -> None:
-    """Check that input files are there.
+def check_files(paths: Iterable[str | None]) -> None:
+    """Check that input files are there, those that are given.
 
     Raises:
-        FileNotFoundError: a path leads to nothing.
-        IsADirectoryError: a path leads to a folder.
+        FileNotFoundError: a path leads to nothing; says what is there instead.
+        InputError: a path leads to a folder.
     """
     for path in paths:
-        if not os.path.exists(path):
-            raise _error(errno.ENOENT, path)
-        if os.path.isdir(path):
-            raise _error(errno.EISDIR, path)
+        if path is not None:
+            check_file(path)
 
 
 def check_run(save_dir: str) -> None:
@@ -31,7 +36,7 @@ def check_run(save_dir: str) -> None:
         FileNotFoundError: its `options.json` or its `checkpoint` is missing; says
             what is there instead.
     """
-    check_model(
+    check_files(
         os.path.join(save_dir, name) for name in (OPTIONS_FILE, CHECKPOINT_INDEX)
     )
 
@@ -57,45 +62,12 @@ def check_no_run(save_dir: str, options_file: str | None) -> None:
             )
 
 
-def check_model(paths: Iterable[str]) -> None:
-    """Check that the files of a model are there.
+def check_new_folders(paths: Iterable[str | None]) -> None:
+    """Check that folders are there or can be made, those that are given.
 
     Raises:
-        FileNotFoundError: a file is missing; says what is there instead.
-        IsADirectoryError: a path leads to a folder.
+        InputError: a path, or one above it, is a file.
     """
     for path in paths:
-        if not os.path.exists(path):
-            raise missing_file(path)
-        check_files([path])
-
-
-def check_folders(paths: Iterable[str | None]) -> None:
-    """Check that folders can be made at paths.
-
-    Raises:
-        NotADirectoryError: a path, or one above it, is a file.
-    """
-    for path in paths:
-        while path and not os.path.exists(path):
-            path = os.path.dirname(path)
-        if path and not os.path.isdir(path):
-            raise _error(errno.ENOTDIR, path)
-
-
-def check_output(path: str) -> None:
-    """Check that a file can be made at a path.
-
-    Raises:
-        FileNotFoundError: the folder of the file is missing.
-        IsADirectoryError: the path is a folder.
-    """
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise _error(errno.ENOENT, str(folder))
-    if os.path.isdir(path):
-        raise _error(errno.EISDIR, path)
-
-
-def _error(code: int, path: str) -> OSError:
-    return OSError(code, os.strerror(code), path)  # of the subclass that fits the code
+        if path:
+            check_new_folder(path)

@@ -4,6 +4,8 @@ import argparse
 
 from bilm.commands import arguments, checks, terminal
 from bilm.reading import BATCH_TOKENS
+from bilm.standard_input import STANDARD_INPUT, standard_input
+from bilm.text import check_text
 
 NAME = "dump-embeddings"
 SUMMARY = "Embed the sentences of a file, all layers, to an HDF5 file."
@@ -119,18 +121,18 @@ def _layers(text: str) -> str | int:
 def run(args: argparse.Namespace) -> int:
     """Embed the file."""
     options_file, weight_file = arguments.model_files(args)
-    texts = [args.vocab_file] if args.vocab_file else []
-    if args.dataset_file != "-":
-        texts.append(args.dataset_file)
-    checks.check_files(texts)
-    checks.check_model([options_file, weight_file])
+    text = args.dataset_file
+    if text == STANDARD_INPUT:
+        text = standard_input()
+    checks.check_files([args.vocab_file, text, options_file, weight_file])
     checks.check_output(args.outfile)
+    check_text([text])
     terminal.use_onednn()
     from bilm.model import dump_bilm_embeddings
 
     dump_bilm_embeddings(
         args.vocab_file,
-        args.dataset_file,
+        text,
         options_file,
         weight_file,
         args.outfile,

@@ -20,8 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Embed the vocabulary."""
     options_file, weight_file = arguments.model_files(args)
-    checks.check_files([args.vocab_file])
-    checks.check_model([options_file, weight_file])
+    checks.check_files([args.vocab_file, options_file, weight_file])
     checks.check_output(args.outfile)
     terminal.use_onednn()
     from bilm.model import dump_token_embeddings

@@ -46,9 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the SavedModel."""
     options_file, weight_file = arguments.model_files(args)
-    checks.check_files([args.vocab_file] if args.vocab_file else [])
-    checks.check_model([options_file, weight_file])
-    checks.check_folders([args.out])
+    checks.check_files([args.vocab_file, options_file, weight_file])
+    checks.check_new_folders([args.out])
     from bilm.export import export_saved_model
 
     export_saved_model(

@@ -34,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train from the weights of the model."""
-    checks.check_files([args.vocab_file])
-    if args.init_vocab_file:
-        checks.check_files([args.init_vocab_file])
+    checks.check_files([args.vocab_file, args.init_vocab_file])
     runs.check_paths(args)
     checks.check_no_run(args.save_dir, None)
     from bilm.inheritance import inherited_options, inherited_values, read_ancestor
@@ -48,5 +46,6 @@ def run(args: argparse.Namespace) -> int:
     old_vocab = load_vocab(args.init_vocab_file) if args.init_vocab_file else None
     given = run_arguments.options_given(args, run_arguments.ALL_OPTIONS)
     options = replace_options(inherited_options(ancestor, vocab), **given)
-    values = inherited_values(ancestor, options, vocab, old_vocab, args.seed or 0)
-    return runs.train_on_text(args, options, vocab, initial_values=values)
+    text = runs.open_training_text(args, vocab, options)
+    values = inherited_values(ancestor, text.options, vocab, old_vocab, args.seed or 0)
+    return runs.train_on_text(args, text, initial_values=values)

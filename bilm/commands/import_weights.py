@@ -39,10 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the checkpoint."""
     options_file, weight_file = arguments.model_files(args)
-    checks.check_model([options_file, weight_file])
-    checks.check_files(
-        path for path in (args.softmax_file, args.vocab_file) if path is not None
-    )
+    checks.check_files([options_file, weight_file, args.softmax_file, args.vocab_file])
+    checks.check_new_folders([args.save_dir])
     from bilm.training import import_weights
 
     import_weights(

@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw."""
     outfile = args.outfile or os.path.join(args.save_dirs[0], "curve.png")
-    checks.check_folders(args.save_dirs)
+    for folder in args.save_dirs:
+        checks.check_folder(folder)
     checks.check_output(outfile)
     from bilm.curves import plot_curves
 

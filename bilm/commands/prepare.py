@@ -5,7 +5,7 @@ import argparse
 from bilm.commands import arguments
 from bilm.commands.terminal import in_lines, say
 from bilm.preparation import Prepared, prepare_text
-from bilm.text import find_files
+from bilm.text import find_text
 
 NAME = "prepare"
 SUMMARY = "Shuffle the sentences of a text over shards, and hold some out."
@@ -65,7 +65,7 @@ def share_or_number(text: str) -> float | int:
 def run(args: argparse.Namespace) -> int:
     """Read, shuffle and write."""
     prepared = prepare_text(
-        find_files(args.input),
+        find_text(args.input),
         args.out,
         n_shards=args.n_shards,
         heldout=args.heldout,

@@ -30,4 +30,5 @@ def run(args: argparse.Namespace) -> int:
     vocab = runs.open_vocabulary_of_run(args, options, ckpt_file)
     given = run_arguments.options_given(args, run_arguments.LENGTH_OPTIONS)
     options = replace_options(options, **given)
-    return runs.train_on_text(args, options, vocab, restart_ckpt_file=ckpt_file)
+    text = runs.open_training_text(args, vocab, options)
+    return runs.train_on_text(args, text, restart_ckpt_file=ckpt_file)

@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bilm.cluster import find_cluster
 from bilm.commands import checks
@@ -15,7 +15,7 @@ from bilm.errors import InputError, reading
 from bilm.fingerprint import Fingerprint, words_digest
 from bilm.options import replace_options, training_options_from_dict
 from bilm.run_state import SUFFIX, read_run_state
-from bilm.text import find_files, no_text
+from bilm.text import find_text, no_text
 
 if TYPE_CHECKING:
     from bilm.data import BidirectionalLMDataset, LMDataset, Vocabulary
@@ -140,14 +140,14 @@ def check_paths(args: argparse.Namespace) -> None:
 
     Raises:
         FileNotFoundError: a pattern matches no file.
-        NotADirectoryError: a folder is a file.
-        InputError: there is `--patience`, but no text for it; the cluster is none.
+        InputError: a folder is a file; a text has no sentence; there is `--patience`,
+            but no text for it; the cluster is none.
     """
     args.cluster = find_cluster(args.cluster, args.worker_index)
-    checks.check_folders([args.save_dir, args.log_dir])
-    find_files(args.train_prefix)
+    checks.check_new_folders([args.save_dir, args.log_dir])
+    find_text(args.train_prefix)
     if args.valid_prefix:
-        find_files(args.valid_prefix)
+        find_text(args.valid_prefix)
     elif args.patience:
         raise InputError(
             "--patience counts evaluations of held-out text, but there is none: give "
@@ -155,27 +155,34 @@ def check_paths(args: argparse.Namespace) -> None:
         )
 
 
+class TrainingText(NamedTuple):
+    """What a training reads."""
+
+    data: LMDataset | BidirectionalLMDataset
+    valid_data: LMDataset | BidirectionalLMDataset | None  # held out
+    options: TrainingOptions  # with `n_train_tokens`
+
+
 def open_training_text(
     args: argparse.Namespace, vocab: Vocabulary, options: TrainingOptions
-) -> tuple[LMDataset | BidirectionalLMDataset, TrainingOptions]:
-    """Open the shards of `--train_prefix`, and count their tokens where that is due.
+) -> TrainingText:
+    """Open the texts of a training, and count their tokens where that is due.
 
     Args:
-        args: the parsed command line of `bilm train` or `bilm restart`.
+        args: the parsed command line of a command that trains.
         vocab: the vocabulary, as many words as the options say.
         options: final, but for `n_train_tokens`, which is counted where it is 0.
-
-    Returns:
-        The data, and the options with `n_train_tokens`.
     """
     data = open_text(
         args.train_prefix, vocab, options, shuffle_on_load=args.shuffle, seed=args.seed
     )
     if not options.n_train_tokens:
-        n_tokens = _count_tokens(data)
-        logger.info("counted %s tokens of text", f"{n_tokens:,}")
-        options = replace_options(options, n_train_tokens=n_tokens)
-    return data, options
+        options = replace_options(options, n_train_tokens=_count_tokens(data))
+    valid_data = None
+    if args.valid_prefix:
+        valid_data = open_text(args.valid_prefix, vocab, options, test=True)
+        _count_tokens(valid_data)
+    return TrainingText(data, valid_data, options)
 
 
 def _count_tokens(data: LMDataset | BidirectionalLMDataset) -> int:
@@ -191,17 +198,15 @@ def _count_tokens(data: LMDataset | BidirectionalLMDataset) -> int:
 
 def train_on_text(
     args: argparse.Namespace,
-    options: TrainingOptions,
-    vocab: Vocabulary,
+    text: TrainingText,
     restart_ckpt_file: str | None = None,
     **how: Any,
 ) -> int:
-    """Train as the flags of `bilm train` or `bilm restart` say.
+    """Train as the flags of a command that trains say.
 
     Args:
         args: the parsed command line.
-        options: as of `open_training_text`.
-        vocab: the vocabulary.
+        text: of the training, with its options.
         restart_ckpt_file: checkpoint to go on from, none for new weights.
         **how: `embedding_init`, `initial_values`, `resume` or `overwrite` of `train`.
 
@@ -211,17 +216,12 @@ def train_on_text(
     from bilm.training import train
     from bilm.workers import Workers
 
-    data, options = open_training_text(args, vocab, options)
-    valid_data = None
-    if args.valid_prefix:
-        valid_data = open_text(args.valid_prefix, vocab, options, test=True)
-        _count_tokens(valid_data)
     # TensorFlow takes SIGTERM for itself when workers meet; we take it back.
     workers = Workers(n_devices(args), args.cluster)
     with StopSignals() as signals:
         train(
-            options,
-            data,
+            text.options,
+            text.data,
             workers.devices,
             args.save_dir,
             args.log_dir or args.save_dir,
@@ -235,7 +235,7 @@ def train_on_text(
             stop_after=args.stop_after,
             stop_requested=signals.requested,
             max_bad_steps=args.max_bad_steps,
-            valid_data=valid_data,
+            valid_data=text.valid_data,
             valid_every=args.valid_every,
             patience=args.patience,
             workers=workers,

@@ -15,9 +15,10 @@ from bilm.commands import arguments, checks, runs
 from bilm.commands.terminal import say, use_onednn
 from bilm.commands.test import report
 from bilm.errors import InputError
-from bilm.files import check_no_input, replacing
+from bilm.files import replacing
+from bilm.paths import check_no_input
 from bilm.reading import BATCH_TOKENS, Reading
-from bilm.text import find_files, read_sentences
+from bilm.text import find_text, read_sentences
 
 if TYPE_CHECKING:
     from bilm.scores_file import Totals
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     """Score and write; perplexities go to standard output, or to the log."""
     checks.check_run(args.save_dir)
     checks.check_files([args.vocab_file])
-    files = find_files(args.text)
+    files = find_text(args.text)
     to_file = args.outfile != STANDARD_OUTPUT
     if to_file:
         checks.check_output(args.outfile)

@@ -7,7 +7,7 @@ from bilm.commands import arguments, checks
 from bilm.commands.terminal import in_lines, say
 from bilm.counting import available_cores
 from bilm.plots import check_plot, plot_lengths
-from bilm.text import find_files
+from bilm.text import find_text
 from bilm.text_statistics import TextStatistics, mean, measure_text, quantile
 
 NAME = "stats"
@@ -40,13 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print and draw."""
-    if args.vocab_file:
-        checks.check_files([args.vocab_file])
+    checks.check_files([args.vocab_file])
     if args.plot:
         check_plot(args.plot)
         checks.check_output(args.plot)
     statistics = measure_text(
-        find_files(args.input),
+        find_text(args.input),
         vocab_file=args.vocab_file,
         max_characters=args.max_characters,
         processes=args.processes or available_cores(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bilm.commands import arguments, checks, runs
 from bilm.commands.terminal import in_lines, say, use_onednn
-from bilm.text import find_files
+from bilm.text import find_text
 
 if TYPE_CHECKING:
     from bilm.evaluation import Evaluation
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate and print."""
     checks.check_run(args.save_dir)
     checks.check_files([args.vocab_file])
-    find_files(args.test_prefix)
+    find_text(args.test_prefix)
     use_onednn()
     from bilm.evaluation import evaluate
 

@@ -79,9 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train from new weights, or go on with a run."""
-    checks.check_files(
-        path for path in (args.vocab_file, args.embedding_init) if path is not None
-    )
+    checks.check_files([args.vocab_file, args.embedding_init, args.options])
     runs.check_paths(args)
     if not (args.resume or args.overwrite or args.benchmark):
         checks.check_no_run(args.save_dir, args.options)
@@ -89,11 +87,12 @@ def run(args: argparse.Namespace) -> int:
     options = chosen_options(args, saved)
     vocab = runs.open_vocabulary(args.vocab_file, options)
     options = _with_size_of(vocab, options)
+    text = runs.open_training_text(args, vocab, options)
     if args.benchmark:
-        say(_speed(args, options, vocab))
+        say(_speed(args, text))
         return 0
     how = {name: getattr(args, name) for name in HOW}
-    return runs.train_on_text(args, options, vocab, **how)
+    return runs.train_on_text(args, text, **how)
 
 
 def chosen_options(
@@ -127,19 +126,16 @@ def _with_size_of(vocab: Vocabulary, options: TrainingOptions) -> TrainingOption
     return replace_options(options, n_tokens_vocab=vocab.size)
 
 
-def _speed(
-    args: argparse.Namespace, options: TrainingOptions, vocab: Vocabulary
-) -> str:
+def _speed(args: argparse.Namespace, text: runs.TrainingText) -> str:
     """Time some steps, and set the result in lines for people."""
     from bilm.speed import measure_training
     from bilm.training import training_schedule
 
-    data, options = runs.open_training_text(args, vocab, options)
     n_devices = runs.n_devices(args)
-    schedule = training_schedule(options, n_devices)
+    schedule = training_schedule(text.options, n_devices)
     speed = measure_training(
-        options,
-        data,
+        text.options,
+        text.data,
         n_devices,
         args.benchmark,
         schedule,

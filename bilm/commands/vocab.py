@@ -5,7 +5,7 @@ import argparse
 from bilm.commands import arguments, checks
 from bilm.commands.terminal import in_lines, say
 from bilm.counting import available_cores
-from bilm.text import find_files
+from bilm.text import find_text
 from bilm.vocabulary_file import VocabularySummary, counts_file, write_vocabulary
 
 NAME = "vocab"
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Count and write."""
     checks.check_output(args.out)
-    files = find_files(args.train_prefix)
+    files = find_text(args.train_prefix)
     summary = write_vocabulary(
         files,
         args.out,
