@@ -20,6 +20,9 @@ from bilm.version import __version__
 
 EXIT_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
+_EXHAUSTED = "ResourceExhaustedError"  # of TensorFlow, which need not be loaded
+_SHOWN_OF_MEMORY = 200  # characters of what a library says of it
+_LESS_MEMORY = "--batch_size, --max_tokens or the model"
 # What the system says of a path leaves open what to do.
 _WAYS_OUT = {
     errno.EACCES: "; ask for the right to, or name another path",
@@ -111,14 +114,21 @@ def _run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             sys.stderr.write(f"\n{args.prog}: stopped by Ctrl-C\n")
             return EXIT_INTERRUPTED
-        except (InputError, OSError) as error:
-            if args.debug:
+        except Exception as error:
+            message = _in_one_line(error)
+            if args.debug or message is None:
                 raise
-            sys.stderr.write(f"{args.prog}: error: {_in_one_line(error)}\n")
+            sys.stderr.write(f"{args.prog}: error: {message}\n")
             return EXIT_INPUT
 
 
-def _in_one_line(error: Exception) -> str:
+def _in_one_line(error: Exception) -> str | None:
+    """What a user can mend; None for all else, of which a traceback tells more."""
+    if isinstance(error, MemoryError) or type(error).__name__ == _EXHAUSTED:
+        what = next(iter(str(error).splitlines()), "")[:_SHOWN_OF_MEMORY]
+        return f"not enough memory ({what}): make {_LESS_MEMORY} smaller"
+    if not isinstance(error, InputError | OSError):
+        return None
     if isinstance(error, OSError) and error.strerror is not None:
         way_out = _WAYS_OUT.get(error.errno or 0, "")
         place = "" if error.filename is None else f"{error.filename}: "

@@ -42,7 +42,7 @@ from bilm.reading import (
     check_reading,
     vectors_shape,
 )
-from bilm.standard_input import STANDARD_INPUT, standard_input
+from bilm.standard_input import STANDARD_INPUT, shown, standard_input
 from bilm.token_vectors import encode_by_length
 from bilm.vocabulary import Vocabulary
 from bilm.weights import check_words, read_embedding
@@ -114,7 +114,9 @@ def dump_bilm_embeddings(
     """Write the embeddings of each line of a text.
 
     The file has for line i, counted from 0, the dataset `str(i)` [N + 1, tokens, K *
-    D], in this order. A blank line has 0 tokens. `read_embeddings` reads it.
+    D], in this order. A blank line has 0 tokens. `read_embeddings` reads it. A text
+    without a line gives a file without datasets, as in bilm-tf, and a warning; `bilm
+    dump-embeddings` refuses it.
 
     Args:
         vocab_file: the vocabulary; needed by word-level models alone.
@@ -161,12 +163,12 @@ def dump_bilm_embeddings(
     size = measure(text)
     _say_size(outfile, _file_bytes(size, model.options, reading, storage))
     if not size.n_lines:
-        logger.warning("%s has no line, so there is nothing to embed", dataset_file)
+        logger.warning("%s has no line, so there is nothing to embed", shown(text))
     if size.n_blank:
         logger.warning(
             "%d blank lines of %s have a dataset with 0 tokens",
             size.n_blank,
-            dataset_file,
+            shown(text),
         )
     with EmbeddingsWriter(outfile, storage, settings, resume) as writer:
         lines = Lines(text, size, sentence_to_index)

@@ -12,6 +12,7 @@ from typing import Any
 from bilm.errors import InputError
 from bilm.files import replacing
 from bilm.inputs import TrainingBatch
+from bilm.text import shortened
 from bilm.trainer import StepResult
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ class Guard:
             float(result.norm),
             self.bad_steps,
             self._in_a_row,
-            lines[0],
+            shortened(lines[0]),
             len(lines),
             self._batches_file,
         )

@@ -59,17 +59,20 @@ class MetricsFile:
     def __init__(self, path: str | os.PathLike[str]):
         self._path = Path(path)
         self._failed = False
-        self._rows = read_rows(path) if self._path.is_file() else []
+        self._there()  # and damaged, where it is, before anything expensive starts
 
     def cut_back(self, step: int) -> float:
         """Remove the lines after a step, and return the hours until it."""
-        rows, self._rows = self._rows, []
+        rows = self._there()
         kept = [row for row in rows if int(row["step"]) <= step]
         if rows:
             lines = "".join(_line([row[name] for name in COLUMNS]) for row in kept)
             with replacing(self._path) as partial:
                 partial.write_text(_line(COLUMNS) + lines, encoding="utf-8")
         return float(kept[-1]["hours"]) if kept else 0.0
+
+    def _there(self) -> list[Row]:
+        return read_rows(self._path) if self._path.is_file() else []
 
     def write(self, **values: float | str | None) -> None:
         """Append a line, with the columns that are given."""

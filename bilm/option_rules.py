@@ -19,6 +19,9 @@ N_CHARACTERS_PREDICTION = 262
 
 _LISTED_UNKNOWN_KEYS = 10
 
+# Of float32; what is below the smallest may be 0 in it.
+_SMALLEST, _LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
+
 _short = reprlib.Repr()
 _short.maxlist = _short.maxtuple = 12
 _short.maxstring = 80
@@ -37,9 +40,8 @@ def _is_whole(value: Any, minimum: int) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    # The comparison refuses nan, infinities, and integers that no float can hold.
-    largest = sys.float_info.max
-    return type(value) in (int, float) and -largest <= value <= largest
+    # The comparison refuses nan, infinities, and what float32 cannot hold.
+    return type(value) in (int, float) and -_LARGEST <= value <= _LARGEST
 
 
 def _is_filters(value: Any) -> bool:
@@ -60,10 +62,11 @@ def _whole(minimum: int) -> Rule:
 
 
 _POSITIVE = Rule(
-    "a finite number above 0", lambda value: _is_finite(value) and value > 0
+    "a finite number above 0, of float32",
+    lambda value: _is_finite(value) and value >= _SMALLEST,
 )
 _CLIP = Rule(
-    "a finite number above 0, or null for no clipping",
+    "a finite number above 0, of float32, or null for no clipping",
     lambda value: value is None or _POSITIVE.accepts(value),
 )
 _FLAG = Rule("true or false", lambda value: isinstance(value, bool))
@@ -157,6 +160,9 @@ _LIMITS = {
     "n_train_tokens": 2**63 - 1,
 }
 
+MAX_BATCH_TOKENS = 2**26
+"""Tokens of a batch on a device: beyond, its ids alone take tens of gigabytes."""
+
 _OBJECTS = {key.rpartition(".")[0] for key in RULES if "." in key}
 _TRAINING_KEYS = {key for key in RULES if "." not in key} - _OBJECTS - {"bidirectional"}
 
@@ -236,6 +242,12 @@ def _contradictions(valid: Mapping[str, Any]) -> Iterator[str]:
                 f"{key} true needs word input, but char_cnn is an object: set the one "
                 "to false or leave out the other"
             )
+    n_tokens = valid.get("batch_size", 0) * valid.get("unroll_steps", 0)
+    if n_tokens > MAX_BATCH_TOKENS:
+        yield (
+            f"batch_size * unroll_steps are {n_tokens:,} tokens, and must be at most "
+            f"{MAX_BATCH_TOKENS:,}: make one of them smaller"
+        )
     if valid.get("sample_softmax") and valid.get("n_negative_samples_batch") == 0:
         yield (
             "n_negative_samples_batch 0 draws no words, but sample_softmax is true: "

@@ -60,9 +60,10 @@ def missing_folder(path: PathLike, before: str = "") -> Exception:
             return InputError(
                 f"{before}{place} is a file, where a folder is needed: name a folder"
             )
+    looked = "" if os.path.isabs(path) else f" (looked from {os.getcwd()})"
     return FileNotFoundError(
-        f"{before}there is no folder {os.fspath(path)} (looked from {os.getcwd()}): "
-        "make it, or name another one"
+        f"{before}there is no folder {os.fspath(path)}{looked}: make it, or name "
+        "another one"
     )
 
 

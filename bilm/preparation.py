@@ -16,7 +16,7 @@ from bilm.errors import InputError
 from bilm.files import replacing_folder
 from bilm.paths import check_folder, check_no_input, check_output_folder
 from bilm.shuffling import collect, deal
-from bilm.text import LineReader
+from bilm.text import LineReader, no_text
 
 HELD_OUT = "heldout.txt"
 _OUTPUT = re.compile(r"train-\d+\.txt|heldout\.txt")
@@ -89,6 +89,8 @@ def prepare_text(
         buckets = deal(source, random, place)
         lines = collect(buckets, random, place)
         n_sentences = source.n_sentences
+        if not n_sentences:
+            raise no_text(files, "token")
         n_held_out = (
             heldout if isinstance(heldout, int) else round(heldout * n_sentences)
         )

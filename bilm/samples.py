@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 
 from bilm.characters import PAD_CHARACTER
 from bilm.stream import Batch
+from bilm.text import shortened
 from bilm.tree import columns
 from bilm.vocabulary import Vocabulary
 
 
 def inputs(batch: Batch, row: int) -> list[str]:
-    """The input tokens of a row, as they stand in the text."""
-    return [batch.table.words[word] for word in batch.words[row].tolist()]
+    """The input tokens of a row, as they stand in the text; see `shortened`."""
+    return [shortened(batch.table.words[word]) for word in batch.words[row].tolist()]
 
 
 def table(batch: Batch, row: int, vocab: Vocabulary) -> str:
@@ -30,7 +31,7 @@ def table(batch: Batch, row: int, vocab: Vocabulary) -> str:
     cells: list[Iterable[str]] = [
         ["X", *inputs(batch, row)],
         ["id", *map(str, ids)],
-        ["Y", *map(vocab.id_to_word, targets)],
+        ["Y", *(shortened(vocab.id_to_word(target)) for target in targets)],
         ["id", *map(str, targets)],
     ]
     if (characters := batch.only(slice(row, row + 1)).characters) is not None:

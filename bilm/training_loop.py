@@ -85,6 +85,7 @@ class TrainingLoop:
         """
         self._settings, self._fingerprint = settings, fingerprint
         self._save_dir = save_dir
+        self.metrics = MetricsFile(os.path.join(save_dir, METRICS_FILE))
         self.trainer, self.workers = trainer, trainer.workers
         speaks = self.workers.is_chief
         self.states = trainer.zero_states()
@@ -101,7 +102,6 @@ class TrainingLoop:
             lambda: self.saver.prefix,
             speaks,
         )
-        self.metrics = MetricsFile(os.path.join(save_dir, METRICS_FILE))
         self.parts: dict[str, Part] = {
             "progress": self.progress,
             "loss_scale": trainer.loss_scale,

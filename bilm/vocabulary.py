@@ -19,7 +19,7 @@ import numpy as np
 from bilm import characters
 from bilm.characters import BOS, EOS, UNK, encode_words
 from bilm.errors import InputError
-from bilm.text import LineReader
+from bilm.text import LineReader, shortened
 
 logger = logging.getLogger(__name__)
 
@@ -100,8 +100,9 @@ class Vocabulary:
         unk = self._ids.get(UNK)
         ids = [self._ids.get(word, unk) for word in words]
         if unk is None and None in ids:
+            word = shortened(words[ids.index(None)])
             raise InputError(
-                f"the word {words[ids.index(None)]!r} is not in {self._filename}, "
+                f"the word {word!r} is not in {self._filename}, "
                 f"which has no {UNK} to stand for it: add either of them as a line"
             )
         return np.array(ids, np.int32)

@@ -17,7 +17,7 @@ from bilm.errors import InputError
 from bilm.names import embedding_variable
 from bilm.network import initial_value
 from bilm.options import TrainingOptions
-from bilm.text import LineReader
+from bilm.text import LineReader, shortened
 from bilm.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,8 @@ def read_word_vectors(path: Path, vocab: Vocabulary, width: int) -> WordVectors:
             row = vocab.word_to_id(word)
             if found[row]:
                 raise InputError(
-                    f"{where} has the word {word!r} again: give each word one line"
+                    f"{where} has the word {shortened(word)!r} again: give each word "
+                    "one line"
                 )
             vectors[row], found[row] = values, True
     if n_announced not in (None, n_lines):
@@ -118,7 +119,9 @@ def _parse(where: str, fields: list[str], width: int) -> tuple[str, np.ndarray]:
         numbers = np.array([np.nan])
     if not np.isfinite(numbers).all():
         wrong = next(v for v in values if not _is_number(v))
-        raise InputError(f"{where} has {wrong!r} where a finite number is needed")
+        raise InputError(
+            f"{where} has {shortened(wrong)!r} where a finite number is needed"
+        )
     return word, numbers
 
 
@@ -145,7 +148,7 @@ def _say(path: Path, vocab: Vocabulary, read: WordVectors, frozen: bool) -> None
             f"{path} has no word of the vocabulary: give vectors of its language, with "
             "its tokens and their case"
         )
-    missing = [vocab.words[i] for i in np.flatnonzero(~read.found)[:10]]
+    missing = [shortened(vocab.words[i]) for i in np.flatnonzero(~read.found)[:10]]
     logger.info(
         "%s has vectors of %d of the %d words of the vocabulary (%.1f %%), and of %d "
         "others; %s%s",

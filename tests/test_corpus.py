@@ -430,3 +430,17 @@ def test_a_folder_and_standard_input_go_together(
     argv = ["stats", "--input", f"{tmp_path}/folder", "-", "--processes", "1"]
     for _ in range(2):  # standard input is read once, and can be asked for again
         assert printed(capsys, argv)["tokens"] == "3"
+
+
+def test_a_token_of_a_million_characters_is_shown_in_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = write(tmp_path / "text", "a b\n" + "c" * 1_000_000)
+    rows = printed(capsys, ["stats", "--input", text, "--processes", "1"])
+    most = "1,000,000"
+    assert rows["bytes a token"].split() == ["333,334.0", "1", most, most, most]
+    vocab = write(tmp_path / "vocab", "<S>\n</S>\n<UNK>\na\n")
+    argv = ["batches", "--vocab", vocab, "--train_prefix", text, "--max_characters"]
+    assert main([*argv, "0"]) == 0
+    out = capsys.readouterr().out
+    assert len(out) < 10_000 and f"{'c' * 40}... (1,000,000 characters)" in out

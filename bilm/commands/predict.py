@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bilm.commands import arguments, checks, runs
 from bilm.commands.terminal import say, use_onednn
+from bilm.text import shortened
 
 if TYPE_CHECKING:
     from bilm.data import Vocabulary
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     _say_unknown(words, vocab, options)
     if args.sample is None:
         for word, probability in predictor.next_words(words, args.topk):
-            say(f"{probability:<10.4g}  {word}")
+            say(f"{probability:<10.4g}  {shortened(word)}")
         return 0
     texts = predictor.draw(
         words,
@@ -121,5 +122,5 @@ def _say_unknown(words: list[str], vocab: Vocabulary, options: TrainingOptions) 
         logger.info(
             "out of the vocabulary, and read %s: %s",
             "as <UNK>" if options.char_cnn is None else "by their characters",
-            " ".join(unknown),
+            " ".join(map(shortened, unknown)),
         )

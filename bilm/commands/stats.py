@@ -1,6 +1,7 @@
 """`bilm stats`: what a text is like."""
 
 import argparse
+import itertools
 from collections import Counter
 
 from bilm.commands import arguments, checks
@@ -80,11 +81,18 @@ def report(statistics: TextStatistics, n_bytes: int) -> str:
         "tokens a sentence": statistics.sentence_lengths,
         "bytes a token": statistics.token_bytes,
     }
-    head = f"{'':<20}{'mean':>8}{'median':>8}{'90 %':>8}{'99 %':>8}{'most':>8}"
-    table = [f"{name:<20}{_spread(lengths[name])}" for name in lengths]
-    return "\n".join([in_lines(rows), "", head, *table])
+    table = {"": ["mean", "median", "90 %", "99 %", "most"]}
+    table |= {name: _spread(histogram) for name, histogram in lengths.items()}
+    cells = itertools.chain.from_iterable(table.values())
+    width = max(8, *(len(cell) + 2 for cell in cells))
+    lines = [
+        f"{name:<20}{''.join(cell.rjust(width) for cell in row)}"
+        for name, row in table.items()
+    ]
+    return "\n".join([in_lines(rows), "", *lines])
 
 
-def _spread(histogram: Counter[int]) -> str:
+def _spread(histogram: Counter[int]) -> list[str]:
+    """Mean, median, and so on, for people."""
     quantiles = (quantile(histogram, share) for share in (0.5, 0.9, 0.99, 1))
-    return f"{mean(histogram):>8.1f}" + "".join(f"{value:>8,}" for value in quantiles)
+    return [f"{mean(histogram):,.1f}", *(f"{value:,}" for value in quantiles)]
