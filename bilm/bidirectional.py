@@ -2,9 +2,8 @@
 
 import functools
 import os
-from collections import ChainMap
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,23 +11,16 @@ import tensorflow as tf
 from bilm.batcher import Batcher, TokenBatcher
 from bilm.embedding import Embedder, Window
 from bilm.errors import InputError
-from bilm.given_ids import as_ids, check_sentences
+from bilm.given_ids import as_ids, check_sentences, ids_spec, n_ids
 from bilm.graph_mode import in_graph, outer_graph
-from bilm.names import (
-    char_cnn_variables,
-    embedding_variable,
-    lstm_variables,
-    model_variables,
-)
 from bilm.network import BilmState, Network
-from bilm.options import ModelOptions, read_model_options
+from bilm.options import read_model_options
 from bilm.prediction import encode_tokens
 from bilm.reading import BATCH_TOKENS, Layers, Reading, Sentences, check_reading
 from bilm.row_states import RowStates
-from bilm.weights import dataset_shapes, read_embedding, stored_weights
+from bilm.stored_model import open_model
 
 Path = str | os.PathLike[str]
-N_CHARACTERS = 262  # of prediction: 0 pads a sentence
 
 
 class BidirectionalLanguageModel:
@@ -76,14 +68,12 @@ class BidirectionalLanguageModel:
         self.options = read_model_options(options_file)
         self.stateful = stateful
         self.max_batch_size = max_batch_size
-        if use_character_inputs:
-            self.network = _character_network(self.options, weight_file)
-        else:
-            self.network = _token_network(
-                self.options, weight_file, embedding_weight_file
-            )
+        with open_model(
+            self.options, weight_file, use_character_inputs, embedding_weight_file
+        ) as (specs, values):
+            self.network = Network(self.options, specs, values, trainable=False)
         self._graph = outer_graph()
-        self._ids = self._ids_spec(use_character_inputs)
+        self._ids = ids_spec(self.options, use_character_inputs)
         self._states: dict[Any, RowStates] = {}
         self._results: dict[Any, dict[str, tf.Tensor]] = {}  # of a graph
         if self._graph is None:
@@ -224,13 +214,6 @@ class BidirectionalLanguageModel:
             self._states[key] = RowStates(self.network, self._ids, max_rows)
         return self._states[key]
 
-    def _ids_spec(self, use_character_inputs: bool) -> tf.TensorSpec:
-        if not use_character_inputs:
-            return tf.TensorSpec([None, None], tf.int32)
-        assert self.options.char_cnn is not None
-        size = self.options.char_cnn.max_characters_per_token
-        return tf.TensorSpec([None, None, size], tf.int32)
-
     def _checked(self, ids: Any) -> tf.Tensor:
         """The ids as int32, after what can be checked before they are used."""
         if outer_graph() is not self._graph:
@@ -238,59 +221,4 @@ class BidirectionalLanguageModel:
                 "a model works in the graph it was made in, or eagerly if it was made "
                 "outside all graphs: make a BidirectionalLanguageModel in this graph"
             )
-        if self._ids.shape.rank == 3:
-            return as_ids(ids, self._ids, N_CHARACTERS)
-        n_words = self.network.variables_by_name["lm/embedding"].shape[0]
-        return as_ids(ids, self._ids, n_words + 1)
-
-
-def _character_network(options: ModelOptions, weight_file: Path) -> Network:
-    if options.char_cnn is None:
-        raise InputError(
-            "the options have no char_cnn: this is a word-level model; pass "
-            "use_character_inputs=False"
-        )
-    specs = model_variables(options)
-    with stored_weights(weight_file, specs, convert=_initial) as values:
-        return Network(options, specs, values, trainable=False)
-
-
-def _token_network(
-    options: ModelOptions, weight_file: Path, embedding_weight_file: Path | None
-) -> Network:
-    width = options.lstm.projection_dim
-    if embedding_weight_file is None:
-        if "embedding" not in dataset_shapes(weight_file):
-            raise InputError(
-                f"token ids need vectors: {weight_file} has no 'embedding'; pass "
-                "embedding_weight_file, written by dump_token_embeddings"
-            )
-        embedding_weight_file = weight_file
-    embedding = read_embedding(embedding_weight_file, width)
-    # The file may hold the encoder that the embedding replaces.
-    specs = lstm_variables(options)
-    unused = ["embedding"]
-    if options.char_cnn is not None:
-        unused += [s.hdf5 for s in char_cnn_variables(options.char_cnn, width)]
-    spec = embedding_variable(len(embedding), width)
-    with stored_weights(weight_file, specs, unused, _initial) as stored:
-        values = ChainMap({spec.name: _initial(embedding)}, cast(dict, stored))
-        return Network(options, [spec, *specs], values, trainable=False)
-
-
-def _initial(values: np.ndarray) -> Any:
-    """What a variable takes its first values from: no copy stays, here or in a graph.
-
-    Eagerly a tensor in the memory of the array, which nobody else may hold. A constant
-    in a graph would count towards the 2 GiB of its GraphDef; what reads the array when
-    the variable is initialised does not.
-    """
-    if not in_graph():
-        return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
-
-    def read() -> tf.Tensor:
-        # A copy, or the variables of two sessions would have the same memory.
-        tensor = tf.numpy_function(values.copy, [], tf.float32)
-        return tf.ensure_shape(tensor, values.shape)
-
-    return read
+        return as_ids(ids, self._ids, n_ids(self.network.specs))

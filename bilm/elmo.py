@@ -58,7 +58,7 @@ def weight_layers(
     if not use_top_only:
         logits = _weight(f"{name}_ELMo_W", n_layers, 0.0, l2_coef)
     return {
-        "weighted_op": _mixed(bilm_ops, logits, gamma, do_layer_norm),
+        "weighted_op": mixed(bilm_ops, logits, gamma, do_layer_norm),
         "regularization_op": l2_term(logits, l2_coef),
     }
 
@@ -115,7 +115,7 @@ class ScalarMix(tf.Module):
                 f"n_layers of {self.name} is {self.n_layers}, but lm_embeddings has "
                 f"{found} layers: give ScalarMix that number, LSTM layers + 1"
             )
-        return _mixed(bilm_ops, self.logits, self.gamma, self.do_layer_norm)
+        return mixed(bilm_ops, self.logits, self.gamma, self.do_layer_norm)
 
     def l2_loss(self) -> tf.Tensor:
         """The l2 term `l2_coef * sum(W^2)`, a scalar to add to the loss."""
@@ -172,13 +172,20 @@ def mean_pool(emb: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.math.divide_no_nan(tf.reduce_sum(values, -2), count), emb.dtype)
 
 
-def _mixed(
+def mixed(
     bilm_ops: Mapping[str, tf.Tensor],
     logits: tf.Tensor | None,
     gamma: tf.Tensor,
     do_layer_norm: bool,
 ) -> tf.Tensor:
-    """The mix by W, or without W the last layer times gamma."""
+    """Mix by W [n], or without W take the last layer, times gamma: to [B, T, E].
+
+    Args:
+        bilm_ops: with `lm_embeddings` float32 [B, n, T, E] and `mask` bool [B, T].
+        logits: W [n]; None for the last layer.
+        gamma: [1].
+        do_layer_norm: first bring each layer to mean 0 and variance 1.
+    """
     layers = tf.convert_to_tensor(bilm_ops["lm_embeddings"])
     if logits is None:
         return layers[:, -1] * gamma

@@ -4,12 +4,32 @@ Letters: B sentences, T tokens, C characters.
 """
 
 import reprlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bilm.errors import InputError
+from bilm.names import VariableSpec, embedded_words
+from bilm.options import ModelOptions
+
+N_CHARACTERS = 262  # of prediction: 0 pads a sentence
+
+
+def ids_spec(options: ModelOptions, use_character_inputs: bool) -> tf.TensorSpec:
+    """What ids a model takes: int32 [B, T, C] of characters, or [B, T] of words."""
+    if not use_character_inputs:
+        return tf.TensorSpec([None, None], tf.int32)
+    assert options.char_cnn is not None
+    size = options.char_cnn.max_characters_per_token
+    return tf.TensorSpec([None, None, size], tf.int32)
+
+
+def n_ids(specs: Sequence[VariableSpec]) -> int:
+    """How many ids a network of these variables knows, with 0, the padding."""
+    words = embedded_words(specs)
+    return N_CHARACTERS if words is None else words + 1
 
 
 def as_ids(given: Any, spec: tf.TensorSpec, n_ids: int) -> tf.Tensor:
@@ -30,15 +50,24 @@ def as_ids(given: Any, spec: tf.TensorSpec, n_ids: int) -> tf.Tensor:
             f"ids must be one array of numbers, not {reprlib.repr(given)}: a Batcher "
             "makes them of lists of tokens"
         ) from None
-    if not ids.dtype.is_integer or not spec.shape.is_compatible_with(ids.shape):
-        raise InputError(
-            f"ids must be int32 of shape {spec.shape.as_list()} (batch, tokens"
-            f"{', characters' if spec.shape.rank == 3 else ''}), but are "
-            f"{ids.dtype.name} of shape {ids.shape.as_list()}"
-        )
+    check_kind(ids.dtype, ids.shape, spec)
     if tf.executing_eagerly():
         _check_range(ids.numpy(), n_ids)
     return tf.cast(ids, tf.int32)
+
+
+def check_kind(dtype: tf.DType, shape: tf.TensorShape, spec: tf.TensorSpec) -> None:
+    """Check type and shape of ids, as far as the shape is known.
+
+    Raises:
+        InputError: they do not fit `spec`.
+    """
+    if not dtype.is_integer or not spec.shape.is_compatible_with(shape):
+        raise InputError(
+            f"ids must be int32 of shape {spec.shape.as_list()} (batch, tokens"
+            f"{', characters' if spec.shape.rank == 3 else ''}), but are "
+            f"{dtype.name} of shape {shape.as_list()}"
+        )
 
 
 def check_sentences(ids: np.ndarray, max_batch_size: int | None) -> None:

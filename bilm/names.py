@@ -9,6 +9,7 @@ A checkpoint calls the forget-gate kernel of the first forward layer
 variables walks through the lists made here, so that the names stand in one place.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bilm.options import CharCnnOptions, ModelOptions, TrainingOptions
@@ -85,6 +86,11 @@ def char_cnn_variables(
 def embedding_variable(n_words: int, projection_dim: int) -> VariableSpec:
     """The word embedding [V, D] of models with word input."""
     return _spec("embedding", (n_words, projection_dim), _uniform(1.0))
+
+
+def embedded_words(specs: Sequence[VariableSpec]) -> int | None:
+    """V, rows of the word embedding among variables; None for character input."""
+    return next((spec.shape[0] for spec in specs if spec.name == EMBEDDING), None)
 
 
 def lstm_variables(options: ModelOptions) -> list[VariableSpec]:

@@ -54,6 +54,7 @@ class Network(tf.Module):
         compute_dtype: str = "float32",
         jit_compile: bool = False,
         frozen: Collection[str] = (),
+        variables: Mapping[str, tf.Variable] | None = None,
     ):
         """Create the variables.
 
@@ -67,12 +68,12 @@ class Network(tf.Module):
                 `float16` for mixed precision.
             jit_compile: compile the unrolled LSTM layers by XLA.
             frozen: names of variables that keep their values in training.
+            variables: by name, to compute with in place of new ones.
         """
         super().__init__(name="lm")
         self.options = options
         self.specs = list(specs)
         self.learnt_specs = [spec for spec in self.specs if spec.name not in frozen]
-        self.variables_by_name: dict[str, tf.Variable] = {}
         self._compute_dtype = tf.as_dtype(compute_dtype)
         self._unroll = (
             tf.function(unroll, jit_compile=True, autograph=False)
@@ -80,18 +81,27 @@ class Network(tf.Module):
             else unroll
         )
         self._scan_lanes = tf.function(scan_lanes, jit_compile=True, autograph=False)
-        values = values or {}
+        self.variables_by_name = (
+            self._new_variables(values or {}, seed, trainable)
+            if variables is None
+            else dict(variables)
+        )
+
+    def _new_variables(
+        self, values: Mapping[str, np.ndarray], seed: int, trainable: bool
+    ) -> dict[str, tf.Variable]:
+        variables = {}
         for position, spec in enumerate(self.specs):
             value = values.get(spec.name)
             if value is None:
                 value = initial_value(spec, seed, position)
-            variable = tf.Variable(
+            variables[spec.name] = tf.Variable(
                 value,
                 trainable=trainable and spec in self.learnt_specs,
                 dtype=tf.float32,
                 name=spec.name,
             )
-            self.variables_by_name[spec.name] = variable
+        return variables
 
     @property
     def learnt(self) -> list[tf.Variable]:

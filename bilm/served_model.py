@@ -5,17 +5,15 @@ Letters: B sentences, T tokens of the longest, N layers, K directions, D
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from bilm.elmo import mix_layers
+from bilm.given_ids import ids_spec
 from bilm.network import Network
-from bilm.options import ModelOptions
 from bilm.prediction import embed_sentences
-from bilm.string_ids import character_ids, split_sentences, word_ids, word_table
-
-ToIds = Callable[..., tf.Tensor]  # tokens, and perhaps lengths, to ids
+from bilm.string_ids import ids_of_tokens, split_sentences, word_table
 
 
 class ServedModel(tf.Module):
@@ -47,7 +45,10 @@ class ServedModel(tf.Module):
             mix_weights, name="elmo_weights", dtype=tf.float32
         )
         self.elmo_gamma = tf.Variable([gamma], name="elmo_gamma", dtype=tf.float32)
-        self._to_ids, self._ids = self._input(network.options, words)
+        # To be saved, the table must be an attribute.
+        self._table = None if words is None else word_table(words)
+        self._to_ids = ids_of_tokens(network.options, self._table)
+        self._ids = ids_spec(network.options, words is None)
         # One function, which all signatures call, so that it is traced once.
         self._outputs = tf.function(
             functools.partial(self._embed, network), [self._ids], autograph=False
@@ -67,19 +68,6 @@ class ServedModel(tf.Module):
             ),
             "ids": tf.function(self._of_ids, [self._ids], autograph=False),
         }
-
-    def _input(
-        self, options: ModelOptions, words: Sequence[str] | None
-    ) -> tuple[ToIds, tf.TensorSpec]:
-        """What makes ids of tokens, and their shape."""
-        if words is not None:
-            self._table = word_table(words)  # to be saved, it must be an attribute
-            to_ids = functools.partial(word_ids, table=self._table)
-            return to_ids, tf.TensorSpec([None, None], tf.int32, "ids")
-        assert options.char_cnn is not None
-        size = options.char_cnn.max_characters_per_token
-        to_ids = functools.partial(character_ids, max_characters=size)
-        return to_ids, tf.TensorSpec([None, None, size], tf.int32, "ids")
 
     def _of_strings(self, strings: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._outputs(self._to_ids(split_sentences(strings)))

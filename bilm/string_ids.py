@@ -10,7 +10,8 @@ ids, and a token of nothing else is a word of no letters, not padding.
 Letters: B sentences, T tokens of the longest, C characters of a token.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -25,6 +26,9 @@ from bilm.characters import (
     UNK,
 )
 from bilm.errors import InputError
+from bilm.options import ModelOptions
+
+ToIds = Callable[..., tf.Tensor]  # tokens, and perhaps lengths, to ids
 
 # What `str.split()` takes for white space; `tf.strings.split` knows ASCII's alone.
 _WHITE_SPACE = (
@@ -113,6 +117,17 @@ def word_table(words: Sequence[str]) -> tf.lookup.StaticHashTable:
         list(numbers), list(numbers.values()), tf.string, tf.int32
     )
     return tf.lookup.StaticHashTable(pairs, numbers[UNK])
+
+
+def ids_of_tokens(
+    options: ModelOptions, table: tf.lookup.StaticHashTable | None
+) -> ToIds:
+    """What makes a model's ids: `word_ids` by a table, else `character_ids`."""
+    if table is not None:
+        return functools.partial(word_ids, table=table)
+    assert options.char_cnn is not None
+    size = options.char_cnn.max_characters_per_token
+    return functools.partial(character_ids, max_characters=size)
 
 
 def _delimited(

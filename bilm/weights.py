@@ -77,6 +77,9 @@ class _StoredWeights(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return self._convert(read_floats(self._datasets[name]))
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._datasets  # without reading it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._datasets)
 

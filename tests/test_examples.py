@@ -16,6 +16,12 @@ PRINTED = {
     "usage_character.py": ["(2, 14, 50)", "(2, 3, 12, 32)", "layer 0   1.000"],
     "usage_token.py": ["(2, 12)", "(2, 3, 10, 32)"],
     "usage_cached.py": ["(3, 7, 32)", "(3, 5, 32)"],
+    "usage_keras.py": [
+        "mix output      (5, 10, 32)",
+        "0 weights are trained",
+        "25 weights are trained",
+        "saved, loaded",
+    ],
     "usage_graph.py": ["'input_ELMo_W', 'input_ELMo_gamma'", "(2, 10, 32)"],
 }
 
