@@ -18,9 +18,8 @@ N_CHARACTERS = 261  # byte values, <S>, </S>, begin and end of word, padding
 GLOBAL_STEP = "global_step"  # scalars of a checkpoint, beside its variables
 TRAIN_PERPLEXITY = "train_perplexity"
 ADAGRAD = "Adagrad"  # slot NAME/Adagrad beside each variable of a checkpoint
-
-
 EMBEDDING = "lm/embedding"
+SOFTMAX = "lm/softmax/"  # begins the names of W and b
 
 
 class Initial(NamedTuple):

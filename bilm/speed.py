@@ -13,7 +13,9 @@ from bilm.inputs import Dataset, check_dataset, training_inputs
 from bilm.options import TrainingOptions
 from bilm.prefetch import Prefetcher
 from bilm.progress import Schedule
+from bilm.traffic import GradientSize
 from bilm.trainer import Trainer
+from bilm.workers import Workers
 
 WARM_UP = 3  # steps that trace, allocate and fill caches, and are not counted
 
@@ -27,6 +29,7 @@ class TrainingSpeed(NamedTuple):
     total_seconds: float  # all epochs
     data_wait: float  # share of the time, 0 to 1
     memory_bytes: int  # most that was in use: of the first GPU, or of the process
+    gradient_sizes: list[GradientSize]  # what a step sends to other devices
 
 
 def measure_training(
@@ -38,6 +41,7 @@ def measure_training(
     *,
     mixed_precision: str | None = None,
     jit_compile: bool = False,
+    workers: Workers | None = None,
 ) -> TrainingSpeed:
     """Make a few warm-up steps and then `n_steps` steps, and forget the model.
 
@@ -49,20 +53,26 @@ def measure_training(
         schedule: of `bilm.training.training_schedule`.
         mixed_precision: as of `bilm.training.train`.
         jit_compile: as of `bilm.training.train`.
+        workers: who takes part; None for `n_gpus` devices of this process.
 
     Raises:
         InputError: options and data do not fit each other.
     """
     check_dataset(options, data)
+    workers = workers or Workers(n_gpus)
     trainer = Trainer(
         options,
-        n_replicas=n_gpus,
         mixed_precision=mixed_precision,
         jit_compile=jit_compile,
+        workers=workers,
     )
     states, times = trainer.zero_states(), []
-    with Prefetcher(training_inputs(options, data, n_gpus, [0])) as batches:
-        bar = tqdm(total=n_steps, unit="step", disable=not sys.stderr.isatty())
+    inputs = training_inputs(
+        options, data, workers.n_replicas, [0], replicas=workers.replicas
+    )
+    with Prefetcher(inputs) as batches:
+        quiet = not (workers.is_chief and sys.stderr.isatty())
+        bar = tqdm(total=n_steps, unit="step", disable=quiet)
         iterator, waited_before, begin = iter(batches), 0.0, 0.0
         for number in range(WARM_UP + n_steps):
             if number == WARM_UP:
@@ -83,6 +93,7 @@ def measure_training(
         total_seconds=epoch_seconds * options.n_epochs,
         data_wait=waited / (time.perf_counter() - begin),
         memory_bytes=_peak_memory(),
+        gradient_sizes=trainer.gradient_sizes,
     )
 
 

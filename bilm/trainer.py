@@ -36,6 +36,7 @@ from bilm.names import (
 )
 from bilm.network import BilmState, Network, seeded_dropout
 from bilm.options import TrainingOptions
+from bilm.traffic import gradient_sizes
 from bilm.workers import Workers
 
 N_WISHES = 2  # of a worker: to stop, to save; what they are is up to the caller
@@ -68,6 +69,7 @@ class Trainer:
         network: with its softmax.
         adagrad: its slots.
         loss_scale: of float16.
+        gradient_sizes: what a step has to send to other devices.
         global_step: number of updates made, also before a restart.
     """
 
@@ -124,6 +126,7 @@ class Trainer:
                 slot.assign(values[name])
         self.global_step = int(values.get(GLOBAL_STEP, 0))
         self._seed = seed
+        self.gradient_sizes = gradient_sizes(self.network.learnt_specs, options)
         state = state_signature(self.network)
         inputs = input_signature(
             self.network, options.unroll_steps, options.resets_state
@@ -319,10 +322,19 @@ class Trainer:
             loss = tf.reduce_mean(batch.losses)
             target = self.loss_scale.multiply(loss * self.options.unroll_steps)
         return batch, [
-            _dense_where_smaller(gradient, variable)
+            _dense_where_small(gradient, variable)
             for gradient, variable in zip(
                 tape.gradient(target, variables), variables, strict=True
             )
+        ]
+
+    def _in_smaller_form(self, gradients: list[Gradient]) -> list[Gradient]:
+        """The gradients as they are to be sent to the other workers."""
+        return [
+            gradient
+            if size.is_sent_sparse(self.workers.n_replicas)
+            else tf.convert_to_tensor(gradient)
+            for gradient, size in zip(gradients, self.gradient_sizes, strict=True)
         ]
 
     def _apply(
@@ -333,8 +345,12 @@ class Trainer:
         wishes: tf.Tensor,
     ) -> StepResult:
         """Update the variables by the gradients of all pieces, this one the last."""
-        means = self._sums.means(tf.reduce_mean(batch.losses), gradients)
-        wishes, loss, *gradients = mean_over_replicas([tf.identity(wishes), *means])
+        loss, *gradients = self._sums.means(tf.reduce_mean(batch.losses), gradients)
+        if self.workers.count > 1:
+            gradients = self._in_smaller_form(gradients)
+        wishes, loss, *gradients = mean_over_replicas(
+            [tf.identity(wishes), loss, *gradients]
+        )
         gradients = [self.loss_scale.divide(join_duplicates(g)) for g in gradients]
         clipped, norms, norm = clip_by_global_norm(
             gradients, self.options.all_clip_norm_val
@@ -352,7 +368,7 @@ class Trainer:
         )
 
 
-def _dense_where_smaller(gradient: Gradient, variable: tf.Variable) -> Gradient:
+def _dense_where_small(gradient: Gradient, variable: tf.Variable) -> Gradient:
     """The characters' table has fewer rows than a batch has characters."""
     if variable.shape[0] <= N_CHARACTERS:
         return tf.convert_to_tensor(gradient)

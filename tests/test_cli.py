@@ -99,6 +99,8 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> Stubs:
         dump_tokens=Recorder(),
     )
 
+    monkeypatch.setattr("bilm.workers.make_strategy", lambda *_: None)
+
     def replace(module: str, **names: Recorder) -> None:
         stub = types.ModuleType(module)
         vars(stub).update(names)
@@ -462,6 +464,7 @@ def test_train_takes_the_original_options_and_counts_the_text(stubs: Stubs) -> N
     assert data is stubs.two_ways.returns
     assert (n_gpus, save_dir, log_dir, restart) == (1, "run", "run", None)
     assert not stubs.train.call.kwargs.pop("stop_requested")()
+    assert stubs.train.call.kwargs.pop("workers").n_replicas == 1
     assert stubs.train.call.kwargs == {
         "embedding_init": None,
         "seed": None,
@@ -508,6 +511,7 @@ def test_train_flags_reach_their_places(stubs: Stubs) -> None:
     )
     assert (n_gpus, log_dir) == (2, "logs")
     assert stubs.train.call.kwargs.pop("stop_requested")
+    assert stubs.train.call.kwargs.pop("workers").n_replicas == 2
     assert stubs.train.call.kwargs == {
         "embedding_init": None,
         "seed": 5,

@@ -41,6 +41,8 @@ SUBSTITUTIONS = {"--preset small": "--options tiny.json --log_every 5"}
 # Blocks that are not run, by their first line, and why.
 EXEMPT = {
     "make demo": "runs the tests, and with them this one; the demo has its own test",
+    "# on gpu1": "needs two hosts",
+    "#!/bin/bash": "needs SLURM",
     "pip install .": "would change the environment that the tests run in",
 }
 

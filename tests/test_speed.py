@@ -319,9 +319,10 @@ def test_benchmark_prints_its_rows_and_writes_nothing(
         --log_dir {tmp_path / "logs"} --options {tmp_path / "options.json"}
         --train_prefix {corpus.train} --benchmark 3"""
     assert main(["train", *flags.split()]) == 0
+    this, more, sparse = capsys.readouterr().out.split("\n\n")
     rows = dict(
         re.fullmatch(r"(.+?)  +([\d.,]+%?)", line).groups()
-        for line in capsys.readouterr().out.splitlines()
+        for line in this.splitlines()
     )
     assert set(rows) == {
         "tokens/s",
@@ -332,6 +333,8 @@ def test_benchmark_prints_its_rows_and_writes_nothing(
         "waiting for data",
         "memory, MiB",
     }
+    assert [line.split()[0] for line in more.splitlines()[1:]] == ["1", "2", "8", "64"]
+    assert sparse == "all gradients of a step are dense\n"  # of so few words
     assert rows["steps"] == "20"
     assert rows["waiting for data"].endswith("%")
     assert {path.name for path in tmp_path.iterdir()} == {"options.json", "cwd"}

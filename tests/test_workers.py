@@ -186,6 +186,36 @@ def test_workers_that_differ_are_refused_before_the_first_step(tmp_path: Path) -
     assert not folder.save_dir.exists()
 
 
+def test_the_benchmark_measures_one_and_two_and_reckons_more(tmp_path: Path) -> None:
+    text = write_text(tmp_path)
+    model = options(characters=False, n_train_tokens=1000)
+    write_options(tmp_path / "options.json", training_dict(model))
+    workers = two_workers(
+        tmp_path,
+        f"train --save_dir {tmp_path}/run --vocab_file {text.vocab} --benchmark 3 "
+        f"--train_prefix {text.train} --options {tmp_path}/options.json "
+        "--bandwidth 25".split(),
+    )
+    chief, other = (worker.ended() for worker in workers)
+    assert (chief.code, other.code, other.output) == (0, 0, ""), chief.lines
+    _, more, sparse = chief.output.split("\n\n")
+    lines = [line.split(maxsplit=5) for line in more.splitlines()[1:]]
+    assert [(line[0], line[-1]) for line in lines] == [
+        ("1", "measured"),
+        ("2", "measured"),
+        ("8", "reckoned by 25 Gbit/s"),
+        ("64", "reckoned by 25 Gbit/s"),
+    ]
+    assert lines[0][2:5] == ["100%", "0.0", "0.0"]
+    forms = [(line.split()[0:2], line.split()[-1]) for line in sparse.splitlines()[1:]]
+    assert forms == [
+        (["lm/embedding", "2"], "sparse"),
+        (["lm/embedding", "8"], "sparse"),
+        (["lm/embedding", "64"], "dense"),
+    ]
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_training_in_one_process_has_one_worker() -> None:
     alone = Workers(2)
     assert alone.is_chief and list(alone.replicas) == [0, 1]

@@ -18,6 +18,7 @@ class Ended(NamedTuple):
 
     code: int
     lines: list[str]  # of its standard error, without the time of day
+    output: str  # its standard output
 
 
 class Worker:
@@ -31,12 +32,12 @@ class Worker:
 
     def __init__(self, arguments: list[str], log: Path, **environment: str):
         self.log = log
-        with open(log, "w") as file:
+        with open(log, "w") as file, open(log.with_suffix(".out"), "w") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "bilm", *arguments],
                 cwd=ROOT,
                 env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"} | environment,
-                stdout=subprocess.DEVNULL,
+                stdout=output,
                 stderr=file,
             )
 
@@ -52,7 +53,8 @@ class Worker:
         """Wait for its end."""
         code = self.process.wait(PATIENCE)
         lines = self.log.read_text().splitlines()
-        return Ended(code, [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines])
+        lines = [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines]
+        return Ended(code, lines, self.log.with_suffix(".out").read_text())
 
 
 def two_workers(

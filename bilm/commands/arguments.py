@@ -1,6 +1,7 @@
 """Flags that several commands share, and the types of their values."""
 
 import argparse
+import math
 from pathlib import Path
 
 from bilm.errors import InputError
@@ -20,6 +21,21 @@ def positive(text: str) -> int:
 def natural(text: str) -> int:
     """The type of a flag that may also be 0."""
     return _whole_number(text, smallest=0)
+
+
+def above_zero(text: str) -> float:
+    """The type of a flag that is any number above 0.
+
+    >>> above_zero("2.5")
+    2.5
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text!r}")
+    return value
 
 
 def interval(text: str) -> int | str:

@@ -7,11 +7,11 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from bilm.commands import arguments, checks, run_arguments, runs
-from bilm.commands.terminal import in_lines, say
+from bilm.commands import arguments, checks, run_arguments, runs, speed_report
 from bilm.files import OPTIONS_FILE
 from bilm.options import read_training_options, replace_options
 from bilm.presets import PRESETS, preset
+from bilm.scaling import DEFAULT_BANDWIDTH
 
 if TYPE_CHECKING:
     from bilm.data import Vocabulary
@@ -72,8 +72,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--benchmark",
         type=arguments.positive,
         metavar="N",
-        help="time N steps on this text and say how long the training would take; "
-        "nothing is written (default: train)",
+        help="time N steps on this text and say how long the training would take, "
+        "also on more machines; nothing is written (default: train)",
+    )
+    parser.add_argument(
+        "--bandwidth",
+        type=arguments.above_zero,
+        metavar="GBIT",
+        default=DEFAULT_BANDWIDTH,
+        help="with --benchmark: Gbit/s of each machine's network, by which the speed "
+        "of more machines is reckoned",
     )
 
 
@@ -89,8 +97,7 @@ def run(args: argparse.Namespace) -> int:
     options = _with_size_of(vocab, options)
     text = runs.open_training_text(args, vocab, options)
     if args.benchmark:
-        say(_speed(args, text))
-        return 0
+        return speed_report.run(args, text)
     how = {name: getattr(args, name) for name in HOW}
     return runs.train_on_text(args, text, **how)
 
@@ -124,32 +131,3 @@ def _with_size_of(vocab: Vocabulary, options: TrainingOptions) -> TrainingOption
             vocab.size,
         )
     return replace_options(options, n_tokens_vocab=vocab.size)
-
-
-def _speed(args: argparse.Namespace, text: runs.TrainingText) -> str:
-    """Time some steps, and set the result in lines for people."""
-    from bilm.speed import measure_training
-    from bilm.training import training_schedule
-
-    n_devices = runs.n_devices(args)
-    schedule = training_schedule(text.options, n_devices)
-    speed = measure_training(
-        text.options,
-        text.data,
-        n_devices,
-        args.benchmark,
-        schedule,
-        mixed_precision=args.mixed_precision,
-        jit_compile=args.jit_compile,
-    )
-    hour = 3600
-    rows = [
-        ("tokens/s", f"{speed.tokens_per_second:,.0f}"),
-        ("seconds a step", f"{speed.step_seconds:.3f}"),
-        ("steps", f"{schedule.n_steps:,}"),
-        ("hours an epoch", f"{speed.epoch_seconds / hour:,.2f}"),
-        ("hours in all", f"{speed.total_seconds / hour:,.2f}"),
-        ("waiting for data", f"{speed.data_wait:.1%}"),
-        ("memory, MiB", f"{speed.memory_bytes / 2**20:,.0f}"),
-    ]
-    return in_lines(rows)
