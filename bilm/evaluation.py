@@ -159,7 +159,10 @@ class Evaluator:
                 counts = counts + each.weights.sum((1, 2), dtype=np.float64)
                 bar.update(int(each.weights[0].sum()))
         if not np.all(counts):
-            raise InputError("the held-out data has no token to evaluate")
+            raise InputError(
+                f"the held-out data has no token to evaluate in {self._rows} complete "
+                "rows: give more text, or a smaller batch_size"
+            )
         return totals / counts, int(np.max(counts))
 
 

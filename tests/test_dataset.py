@@ -421,7 +421,7 @@ def test_special_words_in_the_text_are_warned_of_once(tmp_path, characters, capl
     )
     assert len(list(data.iter_batches(1, 4))) == len(batches)
     (record,) = caplog.records
-    assert "<S> or </S> 6 times" in record.getMessage()
+    assert "<S> or </S> 6 times in its text; they are added" in record.getMessage()
 
 
 def test_bad_text_and_arguments(tmp_path, vocab):

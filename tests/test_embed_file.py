@@ -282,7 +282,8 @@ def test_a_broken_partial_file_is_begun_anew(
     partial = tmp_path / "out.hdf5.partial"
     partial.write_bytes(partial.read_bytes()[:2000])
     assert_all_near(dump(char_model, long_text, out, resume=True, **settings), whole)
-    assert "is broken" in caplog.text
+    assert f"lines are complete in {partial}: continue with --resume" in caplog.text
+    assert f"{partial} is broken (" in caplog.text and "starting anew" in caplog.text
 
 
 PROGRAM = """

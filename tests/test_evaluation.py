@@ -104,6 +104,10 @@ def test_without_the_incomplete_end_there_are_fewer_tokens(
 ) -> None:
     heldout = data(FORWARD_ONLY, corpus.heldout, test=True)
     result = evaluate(FORWARD_ONLY, forward_only, heldout, 7, drop_incomplete=True)
+    with pytest.raises(
+        InputError, match="in 99 complete rows: give more text, or a sm"
+    ):
+        evaluate(FORWARD_ONLY, forward_only, heldout, 99, drop_incomplete=True)
     lengths = [sum(len(s) + 1 for s in row) for row in rows_of(SENTENCES, 7)]
     assert result.n_tokens == 7 * min(lengths) < N_TOKENS
 

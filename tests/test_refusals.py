@@ -119,6 +119,12 @@ def of_options(name: str, but_not: tuple[str, ...] = ()) -> Iterator[Fault]:
         Fault("empty", written(b""), "PATH:1 is not JSON .line 1, column 1"),
         Fault("folder", to_folder, "PATH is a folder, where a file is needed"),
         Fault("bytes", written(b"\x81abc\n"), "PATH:1 is not UTF-8 .byte 0x81"),
+        Fault(
+            "UTF-16", written(b"\xff\xfe{\0}\0"), "PATH looks like UTF-16: save it as"
+        ),
+        Fault(
+            "HDF5", written(b"\x89HDF\r\n"), "PATH looks like HDF5 .weights.., not li"
+        ),
         Fault("list", written(b"[]"), "PATH must hold a JSON object, not a list"),
         Fault(
             "typo",

@@ -156,7 +156,9 @@ def test_characters_of_the_vocabulary(vocab):
 
 @pytest.mark.parametrize("length", [2, 0, -1])
 def test_too_few_characters_are_refused(vocab_file, length):
-    with pytest.raises(InputError, match=f"at least 3 .* not {length}"):
+    with pytest.raises(
+        InputError, match=f"needs at least 3 characters .* not {length}"
+    ):
         UnicodeCharsVocabulary(vocab_file, length)
 
 

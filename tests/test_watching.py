@@ -27,6 +27,7 @@ from bilm.options import (
     training_dict,
     write_options,
 )
+from bilm.summaries import Summaries
 from bilm.training import load_vocab
 from bilm.validation import Validation
 
@@ -224,7 +225,8 @@ def test_a_best_checkpoint_that_cannot_be_written_is_tried_again(
     results: Any = SimpleNamespace(run=lambda: Evaluation(8, 8, 8, 9, 0.1))
     found = Validation(results, save)
     found.run(1)
-    assert found.best == math.inf and "No space left" in caplog.text
+    assert found.best == math.inf
+    assert "the best checkpoint cannot be written: No space left" in caplog.text
 
 
 def test_metrics_are_cut_back_to_a_step(tmp_path: Path) -> None:
@@ -264,6 +266,29 @@ def test_batches_of_steps_to_be_made_again_are_forgotten(tmp_path: Path) -> None
     guard.cut_back(4)
     assert path.read_text() == "step 4\n\tstep 9 b\n"
     Guard(3, tmp_path / "none.txt", lambda: "").cut_back(0)
+
+
+def test_batches_that_cannot_be_kept_are_named_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = Guard(3, tmp_path / "no" / "bad.txt", lambda: "")
+    guard.add(5, step_result(math.nan, 1.0), BATCH)
+    guard.settle()
+    said, lost = caplog.messages
+    assert "its batch begins with 'a b', the 2 rows of it" in said
+    assert "bad.txt cannot be written: [Errno 2] No such file" in lost
+
+
+def test_a_file_of_tensorboard_that_cannot_be_written_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trainer: Any = SimpleNamespace()
+    summaries = Summaries(None, trainer)
+    for _ in range(2):
+        with summaries._tolerated():
+            raise tf.errors.FailedPreconditionError(None, None, "logs is no folder")
+    (message,) = caplog.messages
+    assert message == "TensorBoard's file cannot be written: logs is no folder"
 
 
 def test_the_best_checkpoint_of_a_run_before_is_warned_of(

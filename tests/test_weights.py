@@ -96,6 +96,7 @@ def test_missing_misshapen_and_extra_arrays_are_named(path: Path) -> None:
         other=np.zeros(3, np.float32),
         **{"CNN/b_cnn_1": None, "CNN_proj/b_proj": np.zeros(8, np.int32)},
     )
+    assert message.startswith(f"{path} does not fit its options: ")
     assert "char_embed must be [261, 4] but is [262, 4]" in message
     assert "other is not expected" in message
     assert "CNN/b_cnn_1 is missing" in message
