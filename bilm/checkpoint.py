@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from bilm.checkpoint_index import check_index
 from bilm.errors import InputError, reading
 from bilm.files import CHECKPOINT_INDEX, beside, remove_leftovers, replacing
 from bilm.hdf5_files import is_finite
@@ -47,6 +48,7 @@ class Checkpoint:
                 f"no checkpoint {self.prefix}.index: {_WAY_OUT}, or name another one"
             )
         with reading(self.prefix, _WAY_OUT):
+            check_index(self.prefix + ".index")
             self._reader = tf.train.load_checkpoint(self.prefix)
             self.shapes = self._reader.get_variable_to_shape_map()
             self.dtypes = {

@@ -73,11 +73,20 @@ def checkpoint_arrays(prefix: str, values: bool) -> Iterator[StoredArray]:
         dtype = checkpoint.dtypes[name]
         n_values = int(np.prod(shape))
         moments = None
-        if values and np.issubdtype(dtype, np.number):
+        numbers = _numpy_dtype(dtype)
+        if values and np.issubdtype(numbers, np.number):
             moments = Moments()
             moments.add(checkpoint.read_optional([name])[name].ravel())
-        n_bytes = n_values * np.dtype(dtype).itemsize
+        n_bytes = n_values * numbers.itemsize
         yield StoredArray(name, str(shape), dtype, n_values, n_bytes, moments)
+
+
+def _numpy_dtype(name: str) -> np.dtype:
+    """Of values in memory; of no bytes where NumPy has none, as of text."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        return np.dtype("V0")
 
 
 def hdf5_arrays(path: str | os.PathLike[str], values: bool) -> list[StoredArray]:

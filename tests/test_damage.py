@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
+from forged import forge
 from tiny import (
     GOLDEN,
     OPTIONS,
@@ -26,13 +28,14 @@ from tiny import (
 
 from bilm import dump_bilm_embeddings, dump_token_embeddings, read_embeddings
 from bilm.checkpoint import checkpoint_values, latest_checkpoint, write_checkpoint
+from bilm.checkpoint_index import MAX_BYTES, check_index
 from bilm.embeddings_file import EmbeddingsWriter, Progress, Storage
 from bilm.errors import InputError, reading
 from bilm.hdf5_files import CHECKSUM, checksum
 from bilm.metrics_file import COLUMNS, read_rows
 from bilm.names import model_variables, training_variables
 from bilm.run_state import read_run_state
-from bilm.stored_arrays import hdf5_arrays
+from bilm.stored_arrays import checkpoint_arrays, hdf5_arrays
 from bilm.weights import read_weights, write_weights
 
 HERE = Path(__file__).parent
@@ -207,6 +210,57 @@ def test_variables_that_are_not_what_they_must_be_are_named(
     there = {key: each for key, each in values.items() if each is not None}
     prefix = write_checkpoint(tmp_path, 3, there, keep=1)
     with pytest.raises(InputError, match=f"model.ckpt-3.*{message}"):
+        checkpoint_values(OPTIONS, prefix)
+
+
+SOFTMAX = "lm/softmax/b"  # [13]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda entry: setattr(entry.shape.dim[0], "size", -5),
+        lambda entry: [entry.shape.dim.add(size=2**62) for _ in range(2)],
+        lambda entry: [entry.shape.dim.add(size=size) for size in (2**62, 2**62, 0)],
+        lambda entry: [entry.shape.dim.add(size=1) for _ in range(300)],
+        lambda entry: entry.slices.add().extent.add(start=5),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused_before_tensorflow_ends_the_process(
+    change: Callable[[Any], object], tmp_path: Path
+) -> None:
+    prefix = write_run(tmp_path, OPTIONS)
+    forge(Path(f"{prefix}.index"), SOFTMAX, change)
+    with pytest.raises(ValueError, match=f"{SOFTMAX} has no possible shape"):
+        check_index(f"{prefix}.index")
+    with pytest.raises(InputError, match=f"{prefix} cannot be read .{SOFTMAX} has no"):
+        checkpoint_values(OPTIONS, prefix)
+
+
+def test_entries_that_do_not_fit_their_values_are_refused(tmp_path: Path) -> None:
+    prefix = write_run(tmp_path, OPTIONS)
+    index = Path(f"{prefix}.index")
+    good = index.read_bytes()
+    right = checkpoint_values(OPTIONS, prefix)
+    forge(index, SOFTMAX, lambda entry: None)
+    found = checkpoint_values(OPTIONS, prefix)
+    np.testing.assert_array_equal(found[SOFTMAX], right[SOFTMAX])
+    huge = {"size": 2**60, "offset": 2**60, "shard_id": 7}
+    for field, value in huge.items():
+        index.write_bytes(good)
+        forge(index, SOFTMAX, lambda e, f=field, v=value: setattr(e, f, v))
+        with pytest.raises(InputError, match=f"{prefix} cannot be read"):
+            checkpoint_values(OPTIONS, prefix)
+    index.write_bytes(good)
+    forge(index, SOFTMAX, lambda entry: setattr(entry, "dtype", 7))  # a text
+    with pytest.raises(InputError, match="softmax/b must be float32 but is string"):
+        checkpoint_values(OPTIONS, prefix)
+    text = [each for each in checkpoint_arrays(prefix, True) if each.name == SOFTMAX]
+    assert [(each.dtype, each.n_bytes) for each in text] == [("string", 0)]
+    index.write_bytes(b"x" * (MAX_BYTES + 1))
+    with pytest.raises(
+        InputError, match=r"index has more than 16,777,216 bytes, too m"
+    ):
         checkpoint_values(OPTIONS, prefix)
 
 

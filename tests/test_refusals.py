@@ -223,8 +223,13 @@ FAULTS: dict[str, list[Fault]] = {
                     remove,
                     "no checkpoint in PATH: expected a file 'checkpoint' and the mod",
                 ),
-                (INDEX, "empty", written(b""), "PATH/model.ckpt-7 cannot be read .fil"),
-                (INDEX, "cut", edited(cut), "PATH/model.ckpt-7 cannot be read .not an"),
+                (INDEX, "empty", written(b""), "PATH/model.ckpt-7 cannot be read .it "),
+                (
+                    INDEX,
+                    "cut",
+                    edited(cut),
+                    "PATH/model.ckpt-7 cannot be read .it is n",
+                ),
                 (
                     INDEX,
                     "turned",
