@@ -7,6 +7,7 @@ accumulator 1, no epsilon.
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 INITIAL_ACCUMULATOR = 1.0
@@ -17,15 +18,29 @@ Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 class Adagrad(tf.Module):
     """Owns one accumulator (the slot) for each variable.
 
+    Args:
+        variables: that are learnt.
+        values: of their slots, None for those of a new training.
+
     Attributes:
         slots: in the order of the variables.
     """
 
-    def __init__(self, variables: Sequence[tf.Variable]):
+    def __init__(
+        self,
+        variables: Sequence[tf.Variable],
+        values: Sequence[np.ndarray | None] | None = None,
+    ):
         super().__init__(name="Adagrad")
+        values = values or [None] * len(variables)
         self.slots = [
-            tf.Variable(tf.fill(v.shape, INITIAL_ACCUMULATOR), trainable=False)
-            for v in variables
+            tf.Variable(
+                tf.fill(v.shape, INITIAL_ACCUMULATOR) if value is None else value,
+                trainable=False,
+            )
+            for v, value in zip(
+                variables, values or [None] * len(variables), strict=True
+            )
         ]
 
     def apply(

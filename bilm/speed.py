@@ -93,7 +93,7 @@ def measure_training(
         total_seconds=epoch_seconds * options.n_epochs,
         data_wait=waited / (time.perf_counter() - begin),
         memory_bytes=_peak_memory(),
-        gradient_sizes=trainer.gradient_sizes,
+        gradient_sizes=trainer.update.sizes,
     )
 
 

@@ -7,16 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bilm.adagrad import (
-    INITIAL_ACCUMULATOR,
-    Adagrad,
-    Gradient,
-    clip_by_global_norm,
-    join_duplicates,
-)
+from bilm.adagrad import INITIAL_ACCUMULATOR, Gradient
 from bilm.checkpoint import write_checkpoint
-from bilm.devices import check_memory, mean_over_replicas, replica_number
-from bilm.gradient_sums import GradientSums
+from bilm.devices import check_memory, replica_number
 from bilm.inputs import StepInputs
 from bilm.language_model import (
     Losses,
@@ -25,18 +18,17 @@ from bilm.language_model import (
     token_losses,
     training_loss,
 )
-from bilm.loss_scale import LossScale
 from bilm.names import (
     ADAGRAD,
     GLOBAL_STEP,
-    N_CHARACTERS,
     TRAIN_PERPLEXITY,
     frozen_variables,
     training_variables,
 )
 from bilm.network import BilmState, Network, seeded_dropout
 from bilm.options import TrainingOptions
-from bilm.traffic import gradient_sizes
+from bilm.pieces import Pieces
+from bilm.update import Update
 from bilm.workers import Workers
 
 N_WISHES = 2  # of a worker: to stop, to save; what they are is up to the caller
@@ -49,9 +41,9 @@ class StepResult(NamedTuple):
     finite: tf.Tensor  # bool: loss and gradient are, so that the update was made
     norm: tf.Tensor  # global norm of the gradient of loss * unroll_steps, unclipped
     norms: tf.Tensor  # norm of each variable's gradient, in the network's order
+    wishes: tf.Tensor  # [N_WISHES], above 0 where a worker gave a wish to this step
     vectors: tf.Tensor  # [U, D] token embeddings, of the first replica's last piece
     outputs: list[tf.Tensor]  # last layer's outputs [T, B, D] of each direction, too
-    wishes: tf.Tensor  # [N_WISHES], above 0 where a worker gave a wish to this step
 
 
 class Trainer:
@@ -60,16 +52,14 @@ class Trainer:
     The rows of a step are pieces of `batch_size` rows, each with a state of its own:
     first one for each device of all workers, then the next one for each, as often as
     `accumulate` says. They make one update together. A worker has the inputs and the
-    states of the `n_pieces` pieces of its devices alone.
+    states of the pieces of its own devices.
 
     Attributes:
         options: of the training.
         workers: who takes part in it.
-        n_pieces: of this worker, for each of its devices `accumulate` of them.
+        pieces: those of this worker.
         network: with its softmax.
-        adagrad: its slots.
-        loss_scale: of float16.
-        gradient_sizes: what a step has to send to other devices.
+        update: what becomes of the gradients.
         global_step: number of updates made, also before a restart.
     """
 
@@ -103,11 +93,11 @@ class Trainer:
         values = values or {}
         self.options = options
         self.workers = workers or Workers(n_replicas)
-        n_devices = self.workers.devices
-        self.n_pieces = n_devices * options.accumulate
+        self.pieces = Pieces(self.workers, options.accumulate)
         specs = training_variables(options)
         check_memory(sum(math.prod(spec.shape) for spec in specs))
         self._strategy = self.workers.strategy
+        scales_loss = mixed_precision == "float16"
         with self._strategy.scope():
             self.network = Network(
                 options,
@@ -118,15 +108,20 @@ class Trainer:
                 jit_compile=jit_compile,
                 frozen=frozen_variables(options),
             )
-            self.adagrad = Adagrad(self.network.learnt)
-            self._sums = GradientSums(self.network.learnt, options.accumulate)
-            self.loss_scale = LossScale(active=mixed_precision == "float16")
-        for name, slot in self._slots().items():
-            if name in values:
-                slot.assign(values[name])
-        self.global_step = int(values.get(GLOBAL_STEP, 0))
+            self.update = Update(
+                self.network,
+                options,
+                self.workers,
+                values,
+                scales_loss,
+            )
+        self.global_step = self.workers.chief_s(int(values.get(GLOBAL_STEP, 0)))
         self._seed = seed
-        self.gradient_sizes = gradient_sizes(self.network.learnt_specs, options)
+        self._trace()
+
+    def _trace(self) -> None:
+        """Make the functions of a step, each for one shape of its arguments."""
+        options, n_devices = self.options, self.workers.devices
         state = state_signature(self.network)
         inputs = input_signature(
             self.network, options.unroll_steps, options.resets_state
@@ -137,7 +132,7 @@ class Trainer:
             tf.TensorSpec([2], tf.int32),
             tf.TensorSpec([], tf.int32),
         )
-        others = ((state, state),) * (self.n_pieces - n_devices)
+        others = ((state, state),) * (self.pieces.count - n_devices)
         rate = tf.TensorSpec([], tf.float32)
         wishes = tf.TensorSpec([N_WISHES], tf.float32)
         self._add, self._step = (
@@ -148,42 +143,23 @@ class Trainer:
             )
         )
 
-    def _slots(self) -> dict[str, Any]:
-        """The slots by their names in a checkpoint."""
-        names = [f"{spec.name}/{ADAGRAD}" for spec in self.network.learnt_specs]
-        return dict(zip(names, self.adagrad.slots, strict=True))
-
     def zero_states(self) -> tuple[BilmState, ...]:
         """The state of each piece at the start of a text."""
-        return (self.network.zero_state(self.options.batch_size),) * self.n_pieces
+        return (self.network.zero_state(self.options.batch_size),) * self.pieces.count
 
     def join_states(self, states: Sequence[BilmState]) -> list[np.ndarray]:
         """Arrays [rows of all pieces, units] of all workers: c and m of each layer."""
         each = [tf.nest.flatten(state) for state in states]
-        return [self._in_order(np.stack(parts)) for parts in zip(*each, strict=True)]
+        return [self.pieces.join(np.stack(parts)) for parts in zip(*each, strict=True)]
 
     def split_states(self, arrays: Sequence[np.ndarray]) -> tuple[BilmState, ...]:
         """Give each piece of this worker its rows of what `join_states` returned."""
         like = self.network.zero_state(1)
-        parts = [self._mine(array) for array in arrays]
+        parts = [self.pieces.split(array) for array in arrays]
         return tuple(
             tf.nest.pack_sequence_as(like, [tf.constant(part) for part in mine])
             for mine in zip(*parts, strict=True)
         )
-
-    def _in_order(self, mine: np.ndarray) -> np.ndarray:
-        """The rows of all pieces, of [n_pieces, B, units] of each worker."""
-        every = self.workers.gather_array(mine)
-        rounds = self.options.accumulate, self.workers.devices
-        by_round = every.reshape(len(every), *rounds, *mine.shape[1:]).swapaxes(0, 1)
-        return by_round.reshape(-1, mine.shape[-1])
-
-    def _mine(self, array: np.ndarray) -> list[np.ndarray]:
-        """The rows of each piece of this worker, of the rows of all pieces."""
-        n_replicas = self.workers.n_replicas
-        pieces = np.split(array, n_replicas * self.options.accumulate)
-        replicas = self.workers.replicas
-        return [p for i, p in enumerate(pieces) if i % n_replicas in replicas]
 
     def step(
         self,
@@ -208,19 +184,16 @@ class Trainer:
         if learning_rate is None:
             learning_rate = self.options.learning_rate
         others: list[tuple[BilmState, BilmState]] = []
-        *first, last = range(self.options.accumulate)
-        for number in first:
-            start = number * self.workers.devices
-            piece = slice(start, start + self.workers.devices)
-            before = tuple(states[piece])
-            after = self._add(tuple(inputs[piece]), before, place, np.int32(number))
+        *first, last = zip(
+            self.pieces.rounds(inputs), self.pieces.rounds(states), strict=True
+        )
+        for number, (of_round, before) in enumerate(first):
+            after = self._add(of_round, before, place, np.int32(number))
             others += zip(before, after, strict=True)
-        piece = slice(last * self.workers.devices, None)
         results = self._step(
-            tuple(inputs[piece]),
-            tuple(states[piece]),
+            *last,
             place,
-            np.int32(last),
+            np.int32(len(first)),
             tuple(others),
             np.float32(learning_rate),
             np.array(wishes, np.float32),
@@ -234,7 +207,7 @@ class Trainer:
             GLOBAL_STEP: float(self.global_step),
             TRAIN_PERPLEXITY: perplexity,
         }
-        slots = self._slots()
+        slots: dict[str, tf.Tensor] = {**self.update.slots}
         for name, variable in self.network.variables_by_name.items():
             tensors[name] = variable
             if (slot := f"{name}/{ADAGRAD}") not in slots:  # frozen
@@ -258,7 +231,7 @@ class Trainer:
         def replica() -> BilmState:
             mine, seed = self._place_of_piece(place, number)
             batch, gradients = self._gradients(inputs[mine], states[mine], seed)
-            self._sums.add(tf.reduce_mean(batch.losses), gradients)
+            self.update.add(tf.reduce_mean(batch.losses), gradients)
             return batch.state
 
         return self._of_each(self._strategy.run(replica))
@@ -282,7 +255,9 @@ class Trainer:
         def replica() -> tuple[list[BilmState], StepResult]:
             mine, seed = self._place_of_piece(place, number)
             batch, gradients = self._gradients(inputs[mine], states[mine], seed)
-            result = self._apply(batch, gradients, rate, wishes)
+            loss = tf.reduce_mean(batch.losses)
+            updated = self.update.apply(loss, gradients, rate, wishes)
+            result = StepResult(*updated, batch.vectors, batch.outputs)
             pairs = [*others[mine :: self.workers.devices], (states[mine], batch.state)]
             return [_choose(result.finite, new, old) for old, new in pairs], result
 
@@ -314,65 +289,13 @@ class Trainer:
         self, inputs: StepInputs, state: BilmState, seed: tf.Tensor
     ) -> tuple[Losses, list[Gradient]]:
         """What each replica does with a piece of its rows."""
-        variables = self.network.learnt
         dropout = seeded_dropout(self.options.dropout, seed)
         with tf.GradientTape() as tape:
             loss_of = training_loss(self.network, inputs, self.options.samples)
             batch = token_losses(self.network, inputs, state, dropout, loss_of)
-            loss = tf.reduce_mean(batch.losses)
-            target = self.loss_scale.multiply(loss * self.options.unroll_steps)
-        return batch, [
-            _dense_where_small(gradient, variable)
-            for gradient, variable in zip(
-                tape.gradient(target, variables), variables, strict=True
-            )
-        ]
-
-    def _in_smaller_form(self, gradients: list[Gradient]) -> list[Gradient]:
-        """The gradients as they are to be sent to the other workers."""
-        return [
-            gradient
-            if size.is_sent_sparse(self.workers.n_replicas)
-            else tf.convert_to_tensor(gradient)
-            for gradient, size in zip(gradients, self.gradient_sizes, strict=True)
-        ]
-
-    def _apply(
-        self,
-        batch: Losses,
-        gradients: list[Gradient],
-        rate: tf.Tensor,
-        wishes: tf.Tensor,
-    ) -> StepResult:
-        """Update the variables by the gradients of all pieces, this one the last."""
-        loss, *gradients = self._sums.means(tf.reduce_mean(batch.losses), gradients)
-        if self.workers.count > 1:
-            gradients = self._in_smaller_form(gradients)
-        wishes, loss, *gradients = mean_over_replicas(
-            [tf.identity(wishes), loss, *gradients]
-        )
-        gradients = [self.loss_scale.divide(join_duplicates(g)) for g in gradients]
-        clipped, norms, norm = clip_by_global_norm(
-            gradients, self.options.all_clip_norm_val
-        )
-        finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
-        variables = self.network.learnt
-        tf.cond(
-            finite,
-            lambda: self.adagrad.apply(variables, clipped, rate),
-            lambda: None,
-        )
-        self.loss_scale.adapt(finite)
-        return StepResult(
-            loss, finite, norm, norms, batch.vectors, batch.outputs, wishes
-        )
-
-
-def _dense_where_small(gradient: Gradient, variable: tf.Variable) -> Gradient:
-    """The characters' table has fewer rows than a batch has characters."""
-    if variable.shape[0] <= N_CHARACTERS:
-        return tf.convert_to_tensor(gradient)
-    return gradient
+            loss = tf.reduce_mean(batch.losses) * self.options.unroll_steps
+            target = self.update.loss_scale.multiply(loss)
+        return batch, self.update.gradients(target, tape)
 
 
 def _choose(condition: tf.Tensor, state: BilmState, other: BilmState) -> BilmState:

@@ -104,7 +104,7 @@ class TrainingLoop:
         )
         self.parts: dict[str, Part] = {
             "progress": self.progress,
-            "loss_scale": trainer.loss_scale,
+            "loss_scale": trainer.update.loss_scale,
             "guard": self.guard,
         }
         self.validation = None

@@ -203,7 +203,7 @@ def test_training_step_equals_numpy(
     for spec, variable, slot, gradient in zip(
         trainer.network.specs,
         trainer.network.learnt,
-        trainer.adagrad.slots,
+        trainer.update.slots.values(),
         gradients,
         strict=True,
     ):

@@ -77,7 +77,9 @@ def test_two_replicas_are_one_with_twice_the_rows(
         small.assert_close(found, expected)
     assert min(float(result.norm) for result in one.results) > LIMIT
     values = zip(two.trainer.network.learnt, one.trainer.network.learnt, strict=True)
-    slots = zip(two.trainer.adagrad.slots, one.trainer.adagrad.slots, strict=True)
+    slots = zip(
+        two.trainer.update.slots.values(), one.trainer.update.adagrad.slots, strict=True
+    )
     for found, expected in (*values, *slots):
         small.assert_close(found.numpy(), expected.numpy())
 
@@ -94,7 +96,7 @@ def test_each_replica_has_the_state_of_its_rows(
 
 def test_devices_hold_the_same_values(two_and_one: tuple[Steps, Steps]) -> None:
     trainer = two_and_one[0].trainer
-    for variable in (*trainer.network.learnt, *trainer.adagrad.slots):
+    for variable in (*trainer.network.learnt, *trainer.update.slots.values()):
         first, second = variable.values
         assert first.device != second.device
         np.testing.assert_array_equal(first, second)

@@ -112,7 +112,9 @@ def test_variables_and_slots_after_the_last_step(trained: Trained) -> None:
     }
     assert trainer.global_step == wanted.pop("global_step")
     found = dict(trainer.network.variables_by_name)
-    for spec, slot in zip(trainer.network.specs, trainer.adagrad.slots, strict=True):
+    for spec, slot in zip(
+        trainer.network.specs, trainer.update.slots.values(), strict=True
+    ):
         found[f"{spec.name}/{ADAGRAD}"] = slot
     assert set(found) == set(wanted)
     for name, values in wanted.items():

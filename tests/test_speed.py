@@ -224,7 +224,7 @@ def test_mixed_precision_follows_the_curve_of_float32(
     np.testing.assert_allclose(steps.losses, float32_losses, rtol=0.02)
     assert (steps.losses != float32_losses).any()  # it is another precision
     trainer = steps.trainer
-    kept = [*trainer.network.learnt, *trainer.adagrad.slots]
+    kept = [*trainer.network.learnt, *trainer.update.slots.values()]
     for each in (*kept, *tf.nest.flatten(steps.states)):
         assert each.dtype == tf.float32
 
@@ -243,8 +243,8 @@ def test_a_step_that_overflows_changes_nothing_but_the_scale(
     model = small.options()
     trainer = Trainer(model, mixed_precision="float16")
     inputs = [step_inputs(small.batch(model), model.char_cnn is not None)]
-    kept = [*trainer.network.learnt, *trainer.adagrad.slots]
-    scale, states = trainer.loss_scale.scale, trainer.zero_states()
+    kept = [*trainer.network.learnt, *trainer.update.slots.values()]
+    scale, states = trainer.update.loss_scale.scale, trainer.zero_states()
     updated = []
     for step in range(40):
         before = [variable.numpy() for variable in kept]
@@ -276,7 +276,9 @@ def test_the_scale_is_doubled_after_many_good_steps(
     scales = []
     for _ in range(7):
         trainer.step(inputs, trainer.zero_states())
-        scales.append(float(trainer.loss_scale.scale) / bilm.loss_scale.INITIAL_SCALE)
+        scales.append(
+            float(trainer.update.loss_scale.scale) / bilm.loss_scale.INITIAL_SCALE
+        )
     assert scales == [1, 1, 2, 2, 2, 4, 4]
 
 

@@ -50,7 +50,9 @@ def first_inputs(
 
 
 def values_of(trainer: Trainer) -> list[np.ndarray]:
-    return [v.numpy() for v in (*trainer.network.learnt, *trainer.adagrad.slots)]
+    return [
+        v.numpy() for v in (*trainer.network.learnt, *trainer.update.slots.values())
+    ]
 
 
 def test_accumulated_batches_are_one_with_as_many_times_the_rows(

@@ -72,9 +72,7 @@ def test_rows_are_those_of_a_step(
         trainer._gradients(inputs, trainer.zero_states()[0], tf.constant([0, 0]))
         return [tf.constant(-1) if each is None else each for each in found]
 
-    expected = [
-        -1 if size.rows is None else size.rows for size in trainer.gradient_sizes
-    ]
+    expected = [-1 if size.rows is None else size.rows for size in trainer.update.sizes]
     if model.accumulate > 1:
         assert set(expected) == {-1}
     else:
