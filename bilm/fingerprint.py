@@ -59,6 +59,20 @@ def words_digest(vocab: Vocabulary) -> str:
     return hashlib.sha256(words).hexdigest()
 
 
+def code_digest(package: Path = Path(__file__).parent) -> str:
+    """First digits of the SHA-256 of a package's code: versions may have the same name.
+
+    Args:
+        package: folder of the `.py` files.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        code = path.read_bytes().replace(b"\r\n", b"\n")
+        digest.update(f"{path.relative_to(package).as_posix()} {len(code)}\n".encode())
+        digest.update(code)
+    return digest.hexdigest()[:12]
+
+
 def check_same(then: Fingerprint, now: Fingerprint) -> None:
     """Compare a run that goes on with what it was; a warning where that is harmless.
 

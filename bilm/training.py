@@ -16,7 +16,7 @@ from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
 from bilm.files import OPTIONS_FILE
-from bilm.fingerprint import Fingerprint, check_same
+from bilm.fingerprint import Fingerprint, check_same, code_digest
 from bilm.inputs import Dataset, TrainingBatch, check_dataset, training_inputs
 from bilm.model_files import (
     dump_weights,
@@ -254,7 +254,7 @@ def _agree(
     last = "none" if saved is None else os.path.basename(saved.prefix)
     workers.check_same(
         {
-            "the version of bilm": __version__,
+            "the version of bilm": f"{__version__} (code {code_digest()})",
             "the version of TensorFlow": tf.__version__,
             "devices of each worker": workers.devices,
             "the last checkpoint in the folder": last,

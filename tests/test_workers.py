@@ -16,6 +16,7 @@ from workers import Ended, two_workers
 from bilm.cli import main
 from bilm.cluster import Cluster
 from bilm.errors import InputError
+from bilm.fingerprint import code_digest
 from bilm.metrics_file import read_rows
 from bilm.options import replace_options, training_dict, write_options
 from bilm.run_state import read_run_state
@@ -214,6 +215,19 @@ def test_the_benchmark_measures_one_and_two_and_reckons_more(tmp_path: Path) -> 
         (["lm/embedding", "64"], "dense"),
     ]
     assert not (tmp_path / "run").exists()
+
+
+def test_code_of_the_same_version_may_differ(tmp_path: Path) -> None:
+    code = tmp_path / "package" / "inner" / "module.py"
+    code.parent.mkdir(parents=True)
+    digests = []
+    for text in (b"a = 1\n", b"a = 1\r\n", b"a = 2\n"):
+        code.write_bytes(text)
+        digests.append(code_digest(tmp_path / "package"))
+    assert digests[0] == digests[1] != digests[2]
+    code.rename(code.with_name("other.py"))
+    assert digests[2] != code_digest(tmp_path / "package")
+    assert len(code_digest()) == 12
 
 
 def test_a_training_in_one_process_has_one_worker() -> None:
