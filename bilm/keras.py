@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bilm.errors import InputError
@@ -147,6 +148,12 @@ class ElmoEmbedding(keras.layers.Layer):
     def _names(self) -> list[str]:
         return [self._mix] if isinstance(self._mix, str) else list(self._mix)
 
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """As every layer; arrays keep their type, of which Keras 3.3 makes float32."""
+        if isinstance(inputs, np.ndarray):
+            inputs = tf.convert_to_tensor(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
     def build(self, input_shape: Any) -> None:
         """Nothing: the weights are there from the beginning."""
         self.built = True
@@ -200,7 +207,7 @@ class ElmoEmbedding(keras.layers.Layer):
             "frozen": not self.trainable,
             "dropout": self.dropout.rate,
             "vocab_file": self.bilm.words and list(self.bilm.words),
-            "n_words": embedded_words(self.bilm.specs),
+            "n_words": embedded_words(self.bilm.network.specs),
             **self._settings,
         }
 

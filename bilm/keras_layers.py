@@ -22,6 +22,11 @@ from bilm.options import ModelOptions
 from bilm.row_states import RowStates
 from bilm.string_ids import ids_of_tokens, sentence_lengths, word_table
 
+if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 3):
+    raise ImportError(
+        f"bilm.keras needs Keras 3.3 or later, not {keras.__version__}: pip install "
+        "--upgrade keras"
+    )
 if keras.config.backend() != "tensorflow":
     raise ImportError(
         f"bilm.keras needs Keras on TensorFlow, not on {keras.config.backend()}: set "
@@ -33,9 +38,8 @@ class Bilm(keras.layers.Layer):
     """A biLM whose variables are weights of Keras, from ids or strings to all layers.
 
     Attributes:
-        specs: of the weights, in their order.
         words: of the vocabulary, for strings as word input; None where not given.
-        network: what computes.
+        network: what computes; its `specs` are of the weights, in their order.
     """
 
     def __init__(
@@ -71,7 +75,6 @@ class Bilm(keras.layers.Layer):
         super().__init__(name="bilm", dtype=dtype)
         self.supports_masking = True  # of inputs a mask says nothing new
         self.supports_jit = False  # XLA has no operation that finds distinct tokens
-        self.specs = list(specs)
         self.words = None if words is None else tuple(words)
         self._max_rows = max_rows
         self._has_values = all(spec.name in values for spec in specs)
@@ -152,7 +155,7 @@ class Bilm(keras.layers.Layer):
     def _to_ids(self, inputs: tf.Tensor) -> tf.Tensor:
         if inputs.dtype == tf.string:
             inputs = ids_of_tokens(self.network.options, self._table)(inputs)
-        ids = as_ids(inputs, self._ids, n_ids(self.specs))
+        ids = as_ids(inputs, self._ids, n_ids(self.network.specs))
         if tf.executing_eagerly():
             check_sentences(ids.numpy(), self._max_rows)
         return ids

@@ -390,8 +390,18 @@ def test_keras_itself_stays_what_it_is() -> None:
     assert bilm.keras.__name__ == "bilm.keras"
 
 
-def test_another_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keras.config, "backend", lambda: "jax")
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("config.backend", lambda: "jax", "not on jax: set KERAS_BACKEND=tensorflow"),
+        ("__version__", "3.0.5", "Keras 3.3 or later, not 3.0.5: pip install --upgra"),
+        ("__version__", "2.15.0", "not 2.15.0"),
+    ],
+)
+def test_another_keras_is_refused(
+    name: str, value: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"keras.{name}", value)
     monkeypatch.delitem(sys.modules, "bilm.keras_layers")
-    with pytest.raises(ImportError, match="not on jax: set KERAS_BACKEND=tensorflow"):
+    with pytest.raises(ImportError, match=message):
         importlib.import_module("bilm.keras_layers")

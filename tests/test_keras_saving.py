@@ -155,7 +155,7 @@ def test_training_goes_on_after_loading(char_model: Model, tmp_path: Path) -> No
 
 def test_export_as_a_saved_model(char_model: Model, tmp_path: Path) -> None:
     model = classifier(ElmoEmbedding(*char_model))
-    model.export(tmp_path / "served", verbose=False)
+    model.export(tmp_path / "served")
     strings = padded([["1", "2"], ["3"]])
     served = tf.saved_model.load(tmp_path / "served")
     assert_near(served.serve(strings), model.predict(strings, verbose=0))

@@ -156,7 +156,7 @@ def test_gradient_is_that_of_the_training_network(
     np.testing.assert_allclose(found, loss, rtol=1e-5)
     gradients = tape.gradient(found, [w.value for w in elmo.bilm.weights])
     assert len(gradients) == len(wanted) - 2  # all but the softmax
-    for spec, gradient in zip(elmo.bilm.specs, gradients, strict=True):
+    for spec, gradient in zip(elmo.bilm.network.specs, gradients, strict=True):
         dense = tf.convert_to_tensor(gradient)
         assert np.abs(dense).max() > 0
         assert_near(dense, tf.convert_to_tensor(wanted[spec.name]), spec.name)
