@@ -4,9 +4,8 @@ Letters: B sentences, T tokens of the longest, C characters of a token, K direct
 `projection_dim`.
 """
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -22,16 +21,15 @@ from bilm.keras_layers import (
     n_tokens,
     token_mask,
 )
-from bilm.names import embedded_words, model_variables
+from bilm.names import embedded_words
 from bilm.options import (
     ModelOptions,
     model_options_from_dict,
     prediction_dict,
     read_model_options,
 )
-from bilm.stored_model import StoredModel, open_model
+from bilm.stored_model import open_for_layer
 from bilm.vocabulary import Vocabulary
-from bilm.weights import check_words
 
 Path = str | os.PathLike[str]
 
@@ -92,7 +90,8 @@ class ElmoEmbedding(keras.layers.Layer):
             weight_file: `weights.hdf5`; None: the weights are to be loaded.
             mix: name of the mix; several names for several mixes.
             trainable: whether the biLM is trained too, not the mixes alone.
-            dropout: rate in [0, 1) of values dropped from each mix in training.
+            dropout: rate in [0, 1) of values dropped from each mix in training; inside
+                the biLM none are dropped.
             stateful: whether calls carry the states of rows over.
             vocab_file: of models of words, for strings: the vocabulary, or its words.
             embedding_weight_file: the file of `dump_token_embeddings`, for word ids in
@@ -124,7 +123,7 @@ class ElmoEmbedding(keras.layers.Layer):
         }
         options = _options(options_file)
         words = _words(vocab_file)
-        with _opened(
+        with open_for_layer(
             options, weight_file, embedding_weight_file, words, n_words
         ) as model:
             self.bilm = Bilm(
@@ -206,7 +205,7 @@ class ElmoEmbedding(keras.layers.Layer):
             "trainable": self.bilm.trainable,
             "frozen": not self.trainable,
             "dropout": self.dropout.rate,
-            "vocab_file": self.bilm.words and list(self.bilm.words),
+            "vocabulary": self.bilm.vocabulary,
             "n_words": embedded_words(self.bilm.network.specs),
             **self._settings,
         }
@@ -216,7 +215,9 @@ class ElmoEmbedding(keras.layers.Layer):
         """Make the layer without the values of its biLM, which are to be loaded."""
         config = dict(config)
         frozen = config.pop("frozen", False)
-        layer = super().from_config(config)
+        text = config.pop("vocabulary", None)
+        words = None if text is None else text.split("\n")
+        layer = super().from_config({**config, "vocab_file": words})
         if frozen:
             layer.trainable = False
         return layer
@@ -262,26 +263,3 @@ def _words(given: Path | Sequence[str] | None) -> Sequence[str] | None:
     if given is None or not isinstance(given, str | os.PathLike):
         return given
     return Vocabulary(given).words
-
-
-@contextlib.contextmanager
-def _opened(
-    options: ModelOptions,
-    weight_file: Path | None,
-    embedding_weight_file: Path | None,
-    words: Sequence[str] | None,
-    n_words: int | None,
-) -> Iterator[StoredModel]:
-    """The variables of the biLM, without values where there is no file of them."""
-    if weight_file is None:
-        n_words = len(words) if n_words is None and words is not None else n_words
-        yield StoredModel(model_variables(options, n_words), {})
-        return
-    by_characters = options.char_cnn is not None and embedding_weight_file is None
-    with open_model(
-        options, weight_file, by_characters, embedding_weight_file
-    ) as stored:
-        n_vectors = embedded_words(stored.specs)
-        if n_vectors is not None and words is not None:
-            check_words(embedding_weight_file or weight_file, n_vectors, len(words))
-        yield stored

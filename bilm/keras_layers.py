@@ -38,7 +38,8 @@ class Bilm(keras.layers.Layer):
     """A biLM whose variables are weights of Keras, from ids or strings to all layers.
 
     Attributes:
-        words: of the vocabulary, for strings as word input; None where not given.
+        vocabulary: the words for strings as word input, a line each; None where there
+            are none. Keras would look at each item of a list.
         network: what computes; its `specs` are of the weights, in their order.
     """
 
@@ -59,7 +60,7 @@ class Bilm(keras.layers.Layer):
             specs: of its variables.
             values: first ones, by name. A weight without is not a number until one is
                 loaded.
-            words: as the attribute.
+            words: of the vocabulary, or None.
             max_rows: most rows of a stateful call; None: no states are carried.
             trainable: whether the weights are trained.
             dtype: policy, whose computations decide the precision of the products.
@@ -75,7 +76,7 @@ class Bilm(keras.layers.Layer):
         super().__init__(name="bilm", dtype=dtype)
         self.supports_masking = True  # of inputs a mask says nothing new
         self.supports_jit = False  # XLA has no operation that finds distinct tokens
-        self.words = None if words is None else tuple(words)
+        self.vocabulary = None if words is None else "\n".join(words)
         self._max_rows = max_rows
         self._has_values = all(spec.name in values for spec in specs)
         variables = {
@@ -99,7 +100,7 @@ class Bilm(keras.layers.Layer):
             InputError: type, shape or values break a rule, or weights have no values.
         """
         if _only_shapes():
-            return self._zeros(tf.shape(inputs))
+            return self._zeros(token_mask(inputs))
         if isinstance(inputs, tf.RaggedTensor):
             raise InputError(
                 "ElmoEmbedding takes no ragged tensors: pad strings by "
@@ -146,11 +147,11 @@ class Bilm(keras.layers.Layer):
         """Let the next call start from zeros."""
         self._states.reset()
 
-    def _zeros(self, shape: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What `call` returns for inputs of this shape, without values."""
-        options = self.network.options
-        size = [shape[0], options.lstm.n_layers + 1, shape[1], options.output_dim]
-        return tf.zeros(size), tf.ones(shape[:2], tf.bool)
+    def _zeros(self, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What `call` returns, without values."""
+        options, (rows, tokens) = self.network.options, tf.unstack(tf.shape(mask))
+        size = [rows, options.lstm.n_layers + 1, tokens, options.output_dim]
+        return tf.zeros(size), mask
 
     def _to_ids(self, inputs: tf.Tensor) -> tf.Tensor:
         if inputs.dtype == tf.string:

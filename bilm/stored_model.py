@@ -6,7 +6,7 @@ Letters: V words, D `projection_dim`.
 import contextlib
 import os
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,12 +17,18 @@ from bilm.graph_mode import in_graph
 from bilm.names import (
     VariableSpec,
     char_cnn_variables,
+    embedded_words,
     embedding_variable,
     lstm_variables,
     model_variables,
 )
 from bilm.options import ModelOptions
-from bilm.weights import dataset_shapes, read_embedding, stored_weights
+from bilm.weights import (
+    check_words,
+    dataset_shapes,
+    read_embedding,
+    stored_weights,
+)
 
 Path = str | os.PathLike[str]
 
@@ -69,6 +75,42 @@ def open_model(
 
 
 @contextlib.contextmanager
+def open_for_layer(
+    options: ModelOptions,
+    weight_file: Path | None,
+    embedding_weight_file: Path | None,
+    words: Sequence[str] | None,
+    n_words: int | None,
+) -> Iterator[StoredModel]:
+    """As `open_model`, or the variables without values where there is no file of them.
+
+    Args:
+        options: of the model.
+        weight_file: `weights.hdf5`, or None.
+        embedding_weight_file: for word ids in place of characters.
+        words: of the vocabulary of word input, where it is known.
+        n_words: where neither a file nor `words` says so, rows of the word embedding.
+
+    Raises:
+        FileNotFoundError: one of the files is missing.
+        InputError: a file breaks a rule, or they do not fit each other; it is unknown
+            how many words there are.
+    """
+    if weight_file is None:
+        n_words = _n_words(options, embedding_weight_file, words, n_words)
+        yield StoredModel(model_variables(options, n_words), {})
+        return
+    by_characters = options.char_cnn is not None and embedding_weight_file is None
+    with open_model(
+        options, weight_file, by_characters, embedding_weight_file
+    ) as stored:
+        n_vectors = embedded_words(stored.specs)
+        if n_vectors is not None and words is not None:
+            check_words(embedding_weight_file or weight_file, n_vectors, len(words))
+        yield stored
+
+
+@contextlib.contextmanager
 def _open_by_words(
     options: ModelOptions, weight_file: Path, embedding_weight_file: Path | None
 ) -> Iterator[StoredModel]:
@@ -90,6 +132,29 @@ def _open_by_words(
     with stored_weights(weight_file, specs, unused, _initial) as stored:
         values = ChainMap({spec.name: _initial(embedding)}, cast(dict, stored))
         yield StoredModel([spec, *specs], values)
+
+
+def _n_words(
+    options: ModelOptions,
+    embedding_weight_file: Path | None,
+    words: Sequence[str] | None,
+    n_words: int | None,
+) -> int | None:
+    """Rows of the word embedding where no file says so; None for character input."""
+    if embedding_weight_file is not None:
+        raise InputError(
+            "embedding_weight_file without weight_file: the LSTMs need weights too"
+        )
+    if n_words is None and options.char_cnn is None:
+        if words is None:
+            raise InputError(
+                "a word-level model without weight_file needs vocab_file or n_words, "
+                "to know how many words it has"
+            )
+        n_words = len(words)
+    if n_words is not None and words is not None:
+        check_words("the configuration", n_words, len(words))
+    return n_words
 
 
 def _initial(values: np.ndarray) -> Any:

@@ -5,6 +5,12 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tiny import OPTIONS, SMALL_LSTM
+
+from bilm.options import replace_options
+
+# One layer, one direction: Keras traces a training step of it fast.
+SMALL = replace_options(OPTIONS, lstm=SMALL_LSTM, bidirectional=False)
 
 
 def padded(sentences: Sequence[Sequence[str]], longest: int | None = None) -> tf.Tensor:

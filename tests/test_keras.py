@@ -39,6 +39,7 @@ from bilm.options import replace_options
 LENGTH = 8
 SENTENCES = [["1", "2", "3"], ["8"], ["4", "5"]]
 IDS = Batcher(None, LENGTH).batch_sentences(SENTENCES)
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # from 1 to the next number
 W, GAMMA = [0.3, -1.2, 0.5], [1.7]
 
 
@@ -159,6 +160,23 @@ def test_a_subclassed_model(elmo: ElmoEmbedding) -> None:
     assert_near(found[1], model(padded([["8"]]))[0])
 
 
+def test_shapes_alone(elmo: ElmoEmbedding) -> None:
+    """What Keras builds models by: inputs without values, perhaps without a type."""
+    for dtype, shape, tokens in (
+        ("string", (2, 5), 5),
+        ("int32", (2, 5, LENGTH), 3),
+        ("float32", (2, 5), 5),  # as Keras supposes where it knows no type
+    ):
+        inputs = keras.KerasTensor(shape, dtype)
+        vectors = keras.ops.shape(elmo(inputs))
+        assert vectors[0] == 2 and vectors[2] == 16
+        assert vectors[1] == (None if dtype == "float32" else tokens)
+        with tf.__internal__.FuncGraph("scratch_graph").as_default():
+            inside = elmo(tf.compat.v1.placeholder(dtype, shape))
+            assert inside.shape == (2, tokens, 16)
+            assert inside._keras_mask.shape == (2, tokens)
+
+
 def whiles(layer: ElmoEmbedding) -> int:
     """Loops of the LSTMs in the graph of a call."""
     spec = tf.TensorSpec([None, None], tf.string)
@@ -264,7 +282,7 @@ def test_mixed_precision(dtype: str, char_model: Model, elmo: ElmoEmbedding) -> 
     for weight in rounded.bilm.weights:
         weight.assign(tf.cast(tf.cast(weight.value, dtype), "float32"))
     by_weights = np.abs(rounded(IDS) - exact).max()
-    last = float(ml_dtypes_epsilon(dtype)) / 2 * np.abs(exact).max()
+    last = EPSILON[dtype] / 2 * np.abs(exact).max()
     error = np.abs(tf.cast(vectors, "float32") - exact).max()
     assert last / 10 < error < 3 * by_weights + last
     model = classifier(mixed)
@@ -273,9 +291,22 @@ def test_mixed_precision(dtype: str, char_model: Model, elmo: ElmoEmbedding) -> 
     assert np.isfinite(history["loss"]).all()
 
 
-def ml_dtypes_epsilon(dtype: str) -> float:
-    """Distance from 1 to the next number."""
-    return float(2.0 ** {"float16": -10, "bfloat16": -7}[dtype])
+def test_other_policies(char_model: Model, elmo: ElmoEmbedding) -> None:
+    """Weights and sums are float32 in all of them; the global one is the default."""
+    exact = elmo(IDS).numpy()
+    double = with_weights(ElmoEmbedding(*char_model, dtype="float64"))(IDS)
+    assert double.dtype == "float64"
+    assert_near(double, exact)
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        layer = ElmoEmbedding(*char_model)
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert layer(IDS).dtype == "bfloat16"
+    pure = ElmoEmbedding(*char_model, dtype="float16")
+    assert pure(IDS).dtype == "float16"
+    assert {w.dtype for w in pure.weights} == {"float32"}
 
 
 def test_dropout_is_for_training_alone(char_model: Model) -> None:

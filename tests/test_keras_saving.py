@@ -11,9 +11,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_cases import classifier, padded
+from keras_cases import SMALL, classifier, padded
 from programs.load_keras import Tagger
-from tiny import Corpus, Model, assert_near
+from tiny import Corpus, Model, assert_near, write_model
 
 from bilm.errors import InputError
 from bilm.keras import ElmoEmbedding
@@ -127,6 +127,22 @@ def test_weights_that_were_not_loaded_are_refused(
         by_hand(strings)
 
 
+def test_without_files_a_layer_must_know_its_words(
+    word_model: Model, char_model: Model, corpus: Corpus
+) -> None:
+    layer = ElmoEmbedding(word_model.options_file, None, vocab_file=corpus.vocab)
+    assert layer.get_config()["n_words"] == 13
+    layer = ElmoEmbedding(char_model.options_file, None, vocab_file=corpus.vocab)
+    assert layer.get_config()["n_words"] is None  # it reads characters
+    for settings, message in (
+        ({}, "a word-level model without weight_file needs vocab_file or n_words"),
+        ({"embedding_weight_file": "x"}, "embedding_weight_file without weight_file"),
+        ({"vocab_file": corpus.vocab, "n_words": 12}, "12 words, .* vocabulary has 13"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ElmoEmbedding(word_model.options_file, None, **settings)
+
+
 def test_states_are_not_saved(char_model: Model, tmp_path: Path) -> None:
     elmo = ElmoEmbedding(*char_model, stateful=True)
     model, strings = classifier(elmo), padded([["1", "2"], ["3"]])
@@ -137,9 +153,9 @@ def test_states_are_not_saved(char_model: Model, tmp_path: Path) -> None:
     assert_near(again.predict(strings, verbose=0), first)
 
 
-def test_training_goes_on_after_loading(char_model: Model, tmp_path: Path) -> None:
-    """With the state of the optimiser, frozen or not as before."""
-    elmo = ElmoEmbedding(*char_model, trainable=True, l2_coef=0.1)
+def test_training_goes_on_after_loading(tmp_path: Path) -> None:
+    """With the state of the optimiser, and the biLM trained as before."""
+    elmo = ElmoEmbedding(*write_model(tmp_path, SMALL), trainable=True, l2_coef=0.1)
     model, strings = classifier(elmo), padded([["1", "2"], ["3"]])
     model.compile("adam", "mse")
     model.fit(strings, np.ones((2, 2)), verbose=0)
@@ -150,7 +166,7 @@ def test_training_goes_on_after_loading(char_model: Model, tmp_path: Path) -> No
         for each in (model, again)
     ]
     np.testing.assert_allclose(*losses, rtol=1e-4)
-    assert len(again.trainable_weights) == len(model.trainable_weights) == 25 + 2 + 2
+    assert len(again.trainable_weights) == len(model.trainable_weights) == 16 + 2 + 2
 
 
 def test_export_as_a_saved_model(char_model: Model, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_cases import classifier, padded
+from keras_cases import SMALL, classifier, padded
 from tiny import (
     OPTIONS,
     WORDS,
@@ -21,8 +21,10 @@ from tiny import (
     random_values,
     with_lstm,
     write_arrays,
+    write_model,
 )
 
+from bilm import Batcher
 from bilm.characters import encode_words
 from bilm.inputs import StepInputs, step_inputs
 from bilm.keras import ElmoEmbedding
@@ -83,8 +85,8 @@ def test_trainable_every_weight_learns(char_model: Model) -> None:
     assert len(before) == len(model_variables(OPTIONS)) + 2
 
 
-def test_the_model_is_frozen_and_thawed_later(char_model: Model) -> None:
-    elmo = ElmoEmbedding(*char_model)
+def test_the_model_is_frozen_and_thawed_later(tmp_path: Path) -> None:
+    elmo = ElmoEmbedding(*write_model(tmp_path, SMALL))
     model = classifier(elmo)
     fit(model)
     elmo.bilm.trainable = True
@@ -120,6 +122,34 @@ def test_states_go_on_in_fit(char_model: Model) -> None:
     assert len({round(float(loss), 6) for loss in wanted}) == 3
 
 
+@pytest.mark.slow
+def test_two_devices_train_as_one(tmp_path: Path) -> None:
+    """With ids: Keras would add up the strings of both devices."""
+    files = write_model(tmp_path, SMALL)
+    ids = Batcher(None, 8).batch_sentences([["1", "2"], ["3"], ["4", "5"], ["6", "7"]])
+    labels = np.linspace(0, 1, 8).reshape(4, 2)
+    data = tf.data.Dataset.from_tensor_slices((ids, labels)).batch(4)
+    losses = []
+    for strategy in (
+        tf.distribute.get_strategy(),
+        tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+    ):
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            model = classifier(ElmoEmbedding(*files, trainable=True), "int32")
+            model.compile(keras.optimizers.SGD(0.05), "mse")
+        history = model.fit(data, epochs=3, verbose=0, shuffle=False).history
+        losses.append(history["loss"])
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    assert losses[0][2] < losses[0][0]
+
+
+def test_xla_is_left_out(char_model: Model) -> None:
+    model = classifier(ElmoEmbedding(*char_model))
+    with pytest.warns(UserWarning, match="Proceeding with `jit_compile=False`"):
+        model.compile("sgd", "mse", jit_compile=True)
+
+
 MODELS = {
     "characters": OPTIONS,
     "characters, no clips, no skips": with_lstm(
@@ -146,7 +176,7 @@ def test_gradient_is_that_of_the_training_network(
         loss = loss_of_training(network)
     variables = network.variables_by_name
     wanted = dict(zip(variables, tape.gradient(loss, variables.values()), strict=True))
-    files = write_model(tmp_path, options, values)
+    files = write_values(tmp_path, options, values)
     elmo = ElmoEmbedding(
         *files, trainable=True, use_top_only=True, vocab_file=corpus.vocab
     )
@@ -162,7 +192,7 @@ def test_gradient_is_that_of_the_training_network(
         assert_near(dense, tf.convert_to_tensor(wanted[spec.name]), spec.name)
 
 
-def write_model(
+def write_values(
     folder: Path, options: TrainingOptions, values: dict[str, np.ndarray]
 ) -> Model:
     """Write those of a training's values that a model has."""
