@@ -107,6 +107,8 @@ def _run(args: argparse.Namespace) -> int:
     # not even those that it calls errors, such as that there is no GPU.
     if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if args.debug else "3") == "3":
         import_tensorflow_quietly()
+    if sys.stderr is None:  # closed by who started us; another file must not be it
+        sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
     with logging_to_stderr(args.debug):
         try:
             replace_errors(args)

@@ -24,18 +24,26 @@ _PARTIAL, _OLD = "partial", "old"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux
 
 
+def files_of_run(save_dir: str | os.PathLike[str]) -> list[Path]:
+    """The files that the checkpoints of a run consist of, with its options."""
+    names = (OPTIONS_FILE, CHECKPOINT_INDEX, "model.ckpt-*")
+    return [path for name in names for path in Path(save_dir).glob(name)]
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a path beside `path` to write to, and rename it to `path` at the end.
 
     Where the block raises, `path` is left as it was and the half-written file is
-    removed. Who reads `path` meets the file before or the one after.
+    removed. Who reads `path` meets the file before or the one after. Where `path` is a
+    link, the file that it leads to is replaced.
     """
-    tidy(path)
-    partial = beside(path)
+    target = Path(os.path.realpath(path))
+    tidy(target)
+    partial = beside(target)
     try:
         yield partial
-        os.replace(partial, path)
+        os.replace(partial, target)
     finally:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()

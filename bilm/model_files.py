@@ -13,7 +13,7 @@ import numpy as np
 
 from bilm.checkpoint import checkpoint_values, latest_checkpoint
 from bilm.errors import InputError
-from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
+from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE, WEIGHTS_FILE, files_of_run
 from bilm.imported_weights import imported_options, imported_values, say_imported
 from bilm.jsonfiles import read_object
 from bilm.names import model_variables, softmax_variables
@@ -56,13 +56,19 @@ def dump_weights(
 
     Raises:
         FileNotFoundError: the run has no options or no checkpoint.
-        InputError: they do not fit each other.
+        InputError: they do not fit each other, or `outfile` is one of the run's files.
     """
     options = read_training_options(os.path.join(tf_save_dir, OPTIONS_FILE))
     prefix = latest_checkpoint(tf_save_dir)
+    folder, name = os.path.split(os.path.abspath(outfile))
+    check_no_input(outfile, files_of_run(tf_save_dir))
+    if name == OPTIONS_FILE:
+        raise InputError(
+            f"{outfile} is to hold weights, but that is the name of the options that "
+            f"are written beside them: name it {WEIGHTS_FILE}"
+        )
     n_words = options.n_tokens_vocab if options.char_cnn is None else None
     values = checkpoint_values(options, prefix, with_slots=False)
-    folder, name = os.path.split(os.path.abspath(outfile))
     write_weights(outfile, model_variables(options, n_words), values)
     if include_softmax:
         softmax_file = os.path.join(folder, SOFTMAX_PREFIX + name)

@@ -21,6 +21,9 @@ from bilm.vocabulary import Vocabulary, check_tokens
 
 DIRECTIONS = ("forward", "backward")
 
+MIN_TEMPERATURE = 1e-30
+"""Below it the draws are those of 0; above its inverse, of infinity."""
+
 
 class NextWord(NamedTuple):
     """A word of the vocabulary, and how probable it is."""
@@ -124,10 +127,13 @@ class Predictor:
             seed: of the draws; None for another one each time.
 
         Raises:
-            InputError: the temperature is not above 0.
+            InputError: the temperature is not within the bounds.
         """
-        if not temperature > 0:
-            raise InputError(f"temperature must be above 0, but is {temperature}")
+        if not MIN_TEMPERATURE <= temperature <= 1 / MIN_TEMPERATURE:
+            raise InputError(
+                f"temperature must be from {MIN_TEMPERATURE} to {1 / MIN_TEMPERATURE}, "
+                f"but is {temperature}"
+            )
         random = np.random.default_rng(seed)
         logits, state = self._read(words)
         logits = np.repeat(logits, n, 0)

@@ -133,6 +133,9 @@ RULES = {
     "freeze_embedding": _FLAG,
 }
 
+MAX_SIDE = 2**20
+"""Most rows or steps of a batch."""
+
 # What no machine can do; beyond it, files are made by mistake or with ill intent.
 _LIMITS = {
     **dict.fromkeys(("lstm.n_layers", "char_cnn.n_highway"), 1000),
@@ -146,7 +149,7 @@ _LIMITS = {
         ),
         2**20,
     ),
-    **dict.fromkeys(("batch_size", "unroll_steps", "accumulate"), 2**20),
+    **dict.fromkeys(("batch_size", "unroll_steps", "accumulate"), MAX_SIDE),
     **dict.fromkeys(
         (
             "n_epochs",

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bilm.errors import InputError
-from bilm.files import tidy
+from bilm.files import beside, tidy
 
 PathLike = str | os.PathLike[str]
 
 _LISTED_NAMES = 20
+_NAME_BYTES = 255  # of most systems
 
 
 def check_file(path: PathLike) -> None:
@@ -18,8 +19,9 @@ def check_file(path: PathLike) -> None:
 
     Raises:
         FileNotFoundError: there is none; says what is there instead.
-        InputError: it is a folder.
+        InputError: it is a folder, or a pipe, which can be read but once.
     """
+    _check_name(path)
     if os.path.isdir(path):
         raise InputError(
             f"{os.fspath(path)} is a folder, where a file is needed: name a file"
@@ -27,6 +29,17 @@ def check_file(path: PathLike) -> None:
         )
     if not os.path.exists(path):
         raise missing_file(path)
+    if not os.path.isfile(path):
+        raise no_file(path)
+
+
+def no_file(path: PathLike) -> InputError:
+    """Build the error for a path that is there, but no file."""
+    return InputError(
+        f"{os.fspath(path)} is a pipe or a device, where a file is needed, as it is "
+        "read more than once: make a file of it, or where a text is needed give - for "
+        "standard input"
+    )
 
 
 def missing_file(path: PathLike) -> Exception:
@@ -82,8 +95,9 @@ def check_new_folder(path: PathLike) -> None:
     """Check that a folder is there or can be made, with those above it.
 
     Raises:
-        InputError: the path, or one above it, is a file.
+        InputError: the path, or one above it, is a file; or there is no path.
     """
+    _check_name(path, "folder")
     error = missing_folder(path)
     if not os.path.isdir(path) and isinstance(error, InputError):
         raise error
@@ -94,11 +108,19 @@ def check_output(path: PathLike) -> None:
 
     Raises:
         FileNotFoundError: the folder of the file is missing.
-        InputError: it is a file; or the path is a folder.
+        InputError: it is a file; or the path is a folder or a device.
     """
+    _check_name(path)
     check_folder(Path(path).parent)
     if os.path.isdir(path):
         raise InputError(f"the output {os.fspath(path)} is a folder: name a file in it")
+    if len(os.fsencode(beside(path).name)) > _NAME_BYTES:
+        raise InputError(f"the name of {os.fspath(path)} is too long: shorten it")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(
+            f"the output {os.fspath(path)} is a pipe or a device, which a file would "
+            "take the place of: name a file"
+        )
 
 
 def check_output_folder(
@@ -146,6 +168,26 @@ def check_no_input(outfile: PathLike, inputs: Iterable[PathLike | None]) -> None
                 f"the output {os.fspath(outfile)} must not be an input, or that would "
                 "be lost; give it another name"
             )
+
+
+def check_encoding(path: PathLike) -> None:
+    """Check a path that TensorFlow is to read or write, which takes UTF-8 alone.
+
+    Raises:
+        InputError: its name has other bytes.
+    """
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"the path {os.fspath(path)!r} is not UTF-8, as TensorFlow needs it: "
+            "rename it, or give another one"
+        ) from None
+
+
+def _check_name(path: PathLike, kind: str = "file") -> None:
+    if not os.fspath(path):
+        raise InputError(f"a path is '', where a {kind} is needed: name a {kind}")
 
 
 def _such_as(folder: Path) -> str:

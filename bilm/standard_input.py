@@ -8,6 +8,8 @@ import sys
 import tempfile
 from typing import TextIO
 
+from bilm.errors import InputError
+
 STANDARD_INPUT = "-"
 """The name that stands for it; a file of this name is `./-`."""
 
@@ -18,7 +20,14 @@ def standard_input() -> str:
     """Copy standard input to a temporary file, once, and give its path.
 
     The copy is removed when the process ends.
+
+    Raises:
+        InputError: there is none.
     """
+    if sys.stdin is None or sys.stdin.closed:
+        raise InputError(
+            f"{STANDARD_INPUT} stands for standard input, which is closed: give a file"
+        )
     return _copy(sys.stdin)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, NamedTuple
 
 from bilm.errors import InputError
-from bilm.paths import check_file
+from bilm.paths import check_file, no_file
 from bilm.standard_input import STANDARD_INPUT, shown, standard_input
 
 MAX_LINE_BYTES = 1 << 26
@@ -25,6 +25,7 @@ TEXT_BYTES = 1 << 16
 _BUFFER_BYTES = 1 << 20
 _LISTED_FILES = 5
 _SHOWN_CHARACTERS = 40  # of a token
+_EMPTY = "''"  # a path, as messages have it
 _UTF8_BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 _OTHER_KINDS = {
@@ -106,11 +107,13 @@ def _matches(pattern: PathOrPattern) -> list[str]:
             f"the folder {text} holds no file of text, hidden files and folders in it "
             "left out: name another one, or a pattern such as data/*/*.txt"
         )
+    if not files and any(map(os.path.exists, found)):
+        raise no_file(found[0])
     if not files:
         raise FileNotFoundError(
-            f"no file matches {pattern!s} (looked from {os.getcwd()}): give a file, a "
-            "folder or a pattern such as data/*.txt, and look out for quotes that "
-            "became part of the pattern"
+            f"no file matches {os.fspath(pattern) or _EMPTY} (looked from "
+            f"{os.getcwd()}): give a file, a folder or a pattern such as data/*.txt, "
+            "and look out for quotes that became part of the pattern"
         )
     return files
 

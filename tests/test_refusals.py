@@ -8,6 +8,7 @@ import functools
 import gzip
 import io
 import json
+import os
 import re
 import shutil
 import zlib
@@ -419,6 +420,111 @@ def test_a_stdin_without_text_is_refused(
             "text needs a sentence on each line\n"
         )
     assert list(tmp_path.iterdir()) == []
+
+
+# What a path leads to, and what it is called
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (
+            "stats --input {pipe}",
+            "{pipe} is a pipe or a device, .* give - for standard",
+        ),
+        ("stats --input {text} --vocab_file {pipe}", "{pipe} is a pipe or a device"),
+        ("stats --input {link}", "no file matches {link} .looked from"),
+        ("vocab --train_prefix {text} --out {pipe}", "the output {pipe} is a pipe or"),
+        ("vocab --train_prefix {text} --out {long}", "the name of .* is too long: sho"),
+        ("dump-weights --save_dir {run} --outfile {run}/options.json", "not be an inp"),
+        (f"dump-weights --save_dir {{run}} --outfile {{run}}/{INDEX}", "not be an inp"),
+        (
+            "dump-weights --save_dir {run} --outfile {new}/options.json",
+            "name of the opt",
+        ),
+        (
+            "score --save_dir {run} --vocab_file {vocab} --text {text} --outfile "
+            "{run}/options.json",
+            "options.json must not be an input",
+        ),
+        ("dump-weights --save_dir {bytes} --outfile o", "is not UTF-8, as TensorFlow"),
+        (
+            "export --model {model} --out {bytes}",
+            "is not UTF-8, as TensorFlow needs it",
+        ),
+        (
+            "export --model {model} --out {nothing}",
+            "a path is '', where a folder is nee",
+        ),
+        (
+            "stats --input {text} --vocab_file {nothing}",
+            "a path is '', where a file is",
+        ),
+        ("stats --input {nothing}", "no file matches '' .looked from"),
+        ("vocab --train_prefix {text} --out {nothing}", "a path is '', where a file"),
+    ],
+)
+def test_paths_that_lead_astray_are_one_line_and_code_2(
+    argv: str,
+    words: str,
+    good: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = {name: str(good / name) for name in ("text", "vocab", "run", "model")}
+    paths |= {name: str(tmp_path / name) for name in ("pipe", "link", "new")}
+    paths |= {"long": "x" * 250, "bytes": "\udcff", "nothing": ""}
+    os.mkfifo(paths["pipe"])
+    Path(paths["link"]).symlink_to("nowhere")
+    Path(paths["new"]).mkdir()
+    before = {path: path.read_bytes() for path in good.rglob("*") if path.is_file()}
+    assert main([word.format(**paths) for word in argv.split()]) == 2
+    told = capsys.readouterr().err
+    words = words.format(**{name: re.escape(path) for name, path in paths.items()})
+    assert told.count("\n") == 1 and re.search(words, told), told
+    assert {path: path.read_bytes() for path in before} == before
+    assert sorted(os.listdir(tmp_path)) == ["link", "new", "pipe"]
+
+
+def test_the_file_that_a_link_leads_to_is_replaced(good: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    link, target = tmp_path / "vocab.txt", tmp_path / "disk" / "words"
+    link.symlink_to(target)
+    flags = f"--train_prefix {good / 'text'} --out {link} --processes 1"
+    for _ in range(2):
+        assert main(["vocab", *flags.split()]) == 0
+        assert link.is_symlink() and target.read_text().startswith("<S>\n</S>\n")
+    assert os.listdir(tmp_path / "disk") == ["words"]
+
+
+def test_numbers_are_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    for flags, words in {
+        f"vocab --out v --max_size {10**30}": "must have at most 18 digits, not 31",
+        f"batches --vocab v --batch_size {2**20 + 1}": "must be at most 1,048,576, n",
+        f"test --save_dir r --unroll_steps {2**31}": "must be at most 1,048,576, n",
+    }.items():
+        with pytest.raises(SystemExit) as exit_:
+            main(flags.split())
+        told = capsys.readouterr().err
+        assert exit_.value.code == 2 and told.count("\n") == 1 and words in told
+
+
+def test_closed_streams_are_one_line_and_code_2(
+    good: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stats = ["stats", "--processes", "1", "--input"]
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdin", None)
+        assert main([*stats, "-"]) == 2
+    assert "- stands for standard input, which is closed" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", None)
+        assert main([*stats, str(good / "text")]) == 2
+    assert "standard output is closed, which the res" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr", None)
+    assert main([*stats, "nothing"]) == 2
 
 
 class ResourceExhaustedError(Exception):

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from bilm.errors import InputError
 from bilm.files import OPTIONS_FILE, WEIGHTS_FILE
+from bilm.option_rules import MAX_SIDE
 from bilm.replaced_text import replaced_files
+
+_MOST_DIGITS = 18  # of a number that 64 bits hold
 
 
 def positive(text: str) -> int:
@@ -16,6 +19,14 @@ def positive(text: str) -> int:
     20
     """
     return _whole_number(text, smallest=1)
+
+
+def side(text: str) -> int:
+    """The type of a side of a batch, rows or steps, bounded as in options."""
+    number = positive(text)
+    if number > MAX_SIDE:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_SIDE:,}, not {text}")
+    return number
 
 
 def natural(text: str) -> int:
@@ -50,6 +61,10 @@ def interval(text: str) -> int | str:
 
 
 def _whole_number(text: str, smallest: int, more: str = "") -> int:
+    if text.isdecimal() and len(text) > _MOST_DIGITS:
+        raise argparse.ArgumentTypeError(
+            f"must have at most {_MOST_DIGITS} digits, not {len(text)}"
+        )
     if not text.isdecimal() or int(text) < smallest:
         raise argparse.ArgumentTypeError(
             f"must be a whole number, {smallest} or more{more}, not {text!r}"

@@ -40,14 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--batch_size",
-        type=arguments.positive,
+        type=arguments.side,
         metavar="N",
         default=128,
         help="rows of a batch, which the sentences are dealt out to",
     )
     parser.add_argument(
         "--unroll_steps",
-        type=arguments.positive,
+        type=arguments.side,
         metavar="N",
         default=20,
         help="tokens of each row in a batch",

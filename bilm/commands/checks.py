@@ -5,7 +5,13 @@ from collections.abc import Iterable
 
 from bilm.errors import InputError
 from bilm.files import CHECKPOINT_INDEX, OPTIONS_FILE
-from bilm.paths import check_file, check_folder, check_new_folder, check_output
+from bilm.paths import (
+    check_encoding,
+    check_file,
+    check_folder,
+    check_new_folder,
+    check_output,
+)
 
 __all__ = [
     "check_files",
@@ -35,7 +41,9 @@ def check_run(save_dir: str) -> None:
     Raises:
         FileNotFoundError: its `options.json` or its `checkpoint` is missing; says
             what is there instead.
+        InputError: one of them is a folder; or the path is not UTF-8.
     """
+    check_encoding(save_dir)
     check_files(
         os.path.join(save_dir, name) for name in (OPTIONS_FILE, CHECKPOINT_INDEX)
     )
@@ -66,8 +74,9 @@ def check_new_folders(paths: Iterable[str | None]) -> None:
     """Check that folders are there or can be made, those that are given.
 
     Raises:
-        InputError: a path, or one above it, is a file.
+        InputError: a path, or one above it, is a file, or is not UTF-8.
     """
     for path in paths:
-        if path:
+        if path is not None:
             check_new_folder(path)
+            check_encoding(path)

@@ -27,13 +27,13 @@ def add_length_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `LENGTH_OPTIONS`, which a restarted run may change too."""
     parser.add_argument(
         "--batch_size",
-        type=arguments.positive,
+        type=arguments.side,
         metavar="N",
         help=f"rows of a batch on each device {_INHERITED}",
     )
     parser.add_argument(
         "--accumulate",
-        type=arguments.positive,
+        type=arguments.side,
         metavar="K",
         help="batches that one update sums up: K times the rows in the memory of one "
         f"batch {_INHERITED}",

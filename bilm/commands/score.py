@@ -15,7 +15,7 @@ from bilm.commands import arguments, checks, runs
 from bilm.commands.terminal import say, use_onednn
 from bilm.commands.test import report
 from bilm.errors import InputError
-from bilm.files import replacing
+from bilm.files import files_of_run, replacing
 from bilm.paths import check_no_input
 from bilm.reading import BATCH_TOKENS, Reading
 from bilm.text import find_text, read_sentences
@@ -79,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
     to_file = args.outfile != STANDARD_OUTPUT
     if to_file:
         checks.check_output(args.outfile)
-        check_no_input(args.outfile, [args.vocab_file, *files])
+        inputs = [args.vocab_file, *files, *files_of_run(args.save_dir)]
+        check_no_input(args.outfile, inputs)
     elif args.format == "hdf5":
         raise InputError("--format hdf5 needs a file: give --outfile")
     use_onednn()

@@ -8,12 +8,16 @@ from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
+from bilm.errors import InputError
+
 
 def say(text: str) -> None:
     """Write a result of the command to standard output, as a line (or several).
 
     What its encoding lacks is escaped: a word of any script may be among it.
     """
+    if sys.stdout is None:
+        raise InputError("standard output is closed, which the result goes to: open it")
     encoding = sys.stdout.encoding or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
     sys.stdout.write(f"{text}\n")

@@ -23,14 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_text(parser, "--test_prefix", "held out from training")
     parser.add_argument(
         "--batch_size",
-        type=arguments.positive,
+        type=arguments.side,
         metavar="N",
         default=256,
         help="rows of a batch; more are faster, but each starts without context",
     )
     parser.add_argument(
         "--unroll_steps",
-        type=arguments.positive,
+        type=arguments.side,
         metavar="N",
         default=20,
         help="tokens of each row in one call; the result does not depend on it",
