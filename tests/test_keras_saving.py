@@ -39,6 +39,8 @@ def test_a_process_loads_without_the_files(
     both = changed(ElmoEmbedding(*files[:2], mix=("a", "b"), dropout=0.1))(inputs)
     words = ElmoEmbedding(*word_model, vocab_file=files[2], trainable=True)
     tagger = Tagger(changed(ElmoEmbedding(*files[:2], dtype="mixed_bfloat16")))
+    tagger.compile("adam", "mse")
+    tagger.fit(tf.constant(ROWS), np.ones((3, 3, 2)), verbose=0)
     models = {
         "functional": keras.Model(inputs, keras.layers.Add()([both["a"], both["b"]])),
         "subclassed": tagger,
