@@ -30,20 +30,21 @@ def multiply_adds(options: TrainingOptions, inputs: StepInputs) -> int:
     per_token = _lstm(options) + _softmax(options, inputs.sampled.shape[1])
     forward = n_tokens * per_token
     if options.char_cnn is not None:
-        widest = options.widest_filter
         for group in np.array_split(inputs.tokens, GROUPS):  # as the encoder cuts them
-            longest = np.count_nonzero((group != PAD_CHARACTER).any(0)) + widest
-            positions = min(longest, group.shape[1])
-            forward += len(group) * _encoder(options, positions)
+            longest = int(np.count_nonzero((group != PAD_CHARACTER).any(0)))
+            forward += len(group) * _encoder(options, longest, group.shape[1])
     return FORWARD_AND_BACKWARD * forward
 
 
-def _encoder(options: TrainingOptions, n_characters: int) -> int:
+def _encoder(options: TrainingOptions, longest: int, n_characters: int) -> int:
     """Of a distinct token, forward."""
     cnn, size = options.char_cnn, options.lstm.projection_dim
     assert cnn is not None
     convolutions = sum(
-        (n_characters - width + 1) * width * cnn.embedding_dim * channels
+        min(n_characters - width + 1, longest + 1)
+        * width
+        * cnn.embedding_dim
+        * channels
         for width, channels in cnn.filters
     )
     highway = 2 * cnn.n_filters**2

@@ -79,19 +79,24 @@ def trim_padding(
     Behind the longest token stand windows of padding alone, all alike: one for the
     widest filter is kept.
     """
+    return ids[:, : longest_token(is_padding) + widest_filter]
+
+
+def longest_token(is_padding: tf.Tensor) -> tf.Tensor:
+    """Characters of the longest of the tokens bool [U, C], as an int32."""
     used = tf.cast(tf.reduce_any(~is_padding, 0), tf.int32)  # [C]
-    longest = tf.reduce_max(used * tf.range(1, tf.size(used) + 1))
-    return ids[:, : longest + widest_filter]
+    return tf.reduce_max(used * tf.range(1, tf.size(used) + 1))
 
 
 def _pooled_filters(weights: CharCnn, ids: tf.Tensor) -> tf.Tensor:
     """Maxima of all filters over a token's positions, without biases: [U, F]."""
     padding = weights.char_embed.shape[0] - 1  # the last id of either phase
     widest = max(each.weight.shape[1] for each in weights.filters)
-    trimmed = trim_padding(ids, tf.equal(ids, padding), widest)
-    characters = tf.gather(weights.char_embed, trimmed)
+    longest = longest_token(tf.equal(ids, padding))
+    characters = tf.gather(weights.char_embed, ids[:, : longest + widest])
     windows = _windows(characters, widest)
-    return tf.concat([_pooled(windows, each.weight) for each in weights.filters], 1)
+    maxima = [_pooled(windows, longest, each.weight) for each in weights.filters]
+    return tf.concat(maxima, 1)
 
 
 def _windows(characters: tf.Tensor, width: int) -> tf.Tensor:
@@ -101,14 +106,15 @@ def _windows(characters: tf.Tensor, width: int) -> tf.Tensor:
     return tf.concat([followed[:, i : i + count] for i in range(width)], 2)
 
 
-def _pooled(windows: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+def _pooled(windows: tf.Tensor, longest: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
     """Maximum over positions of a VALID convolution: [U, C, widest E] to [U, n].
 
     One product over all windows: with 16 values a character TensorFlow's convolution,
     and more so its gradient, reaches a fraction of that speed on a CPU.
     """
     _, width, size, channels = weight.shape
-    positions = tf.shape(windows)[1] - (width - 1)
+    # Windows behind the longest token are all alike: a narrow filter has several.
+    positions = tf.minimum(tf.shape(windows)[1] - (width - 1), longest + 1)
     kernel = tf.reshape(weight, [width * size, channels])
     values = product(windows[:, :positions, : width * size], kernel)
     return _maximum_over_positions(values)

@@ -1,5 +1,6 @@
 """`BidirectionalLanguageModel.embed`: ways of embedding a list that must agree."""
 
+import itertools
 import random
 import resource
 from pathlib import Path
@@ -294,8 +295,14 @@ def test_words_of_like_length_are_encoded_together() -> None:
 
     vectors = encode_by_length(encode, encode_words(words, 50) + 1)
     assert vectors[:, 0].tolist() == [len(word) + 2 for word in words]
+    sizes = [size for size, _, _ in seen]
+    assert sum(sizes) == 3000
+    assert min(sizes[:-1]) >= 256
+    for (_, _, longest), (_, shortest, _) in itertools.pairwise(seen):
+        assert longest <= shortest
+    seen.clear()
+    encode_by_length(encode, encode_words(["abc", "d"] * 1500, 50) + 1)
     assert [size for size, _, _ in seen] == [1024, 1024, 952]
-    assert all(seen[i][2] <= seen[i + 1][1] for i in range(2))  # sorted by length
 
 
 def test_orders_of_reading() -> None:
