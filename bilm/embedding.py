@@ -56,6 +56,7 @@ class Embedder:
         self._scan_one, self._scan = (_scan_function(network, n) for n in (1, None))
         self._encode = _encode_function(network)
         self._tokens: TokenVectors | None = None
+        self._first: BilmState | None = None  # of `_first_state`
 
     def encode(self, ids: np.ndarray) -> np.ndarray:
         """Context-free vectors [n, D] of prediction ids of words, [n, C] or [n]."""
@@ -86,6 +87,7 @@ class Embedder:
         """
         if self._tokens is None or self._tokens.batcher is not batcher:
             self._tokens = TokenVectors(self.encode, batcher, self._width)
+            self._first = None
         if state is None:
             state = self._network.zero_state(1)
         for taken in sentence_windows(sentences, window_tokens(reading)):
@@ -155,11 +157,13 @@ class Embedder:
     def _first_state(self) -> BilmState:
         """State of one row after `<S>`, backward after `</S>`, from zero."""
         assert self._tokens is not None
-        edges = self._tokens.edges[:, None, None]  # [2, 1, 1, D]
-        inputs = [tf.constant(edge) for edge in edges]
-        n_directions = self._network.options.n_directions
-        zeros = self._network.zero_state(1)
-        return self._network.scan(inputs[:n_directions], None, zeros)[1]
+        if self._first is None:
+            edges = self._tokens.edges[:, None, None]  # [2, 1, 1, D]
+            inputs = [tf.constant(edge) for edge in edges]
+            n_directions = self._network.options.n_directions
+            zeros = self._network.zero_state(1)
+            self._first = self._network.scan(inputs[:n_directions], None, zeros)[1]
+        return self._first
 
 
 def _repeated(tokens: WindowTokens, places: np.ndarray) -> Repeated:
