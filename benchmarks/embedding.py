@@ -101,8 +101,10 @@ def peer(name: str, args: argparse.Namespace) -> sides.Command:
     flags = ["--model", args.model]
     if name != "tokens":
         flags += ["--text", args.text]
-    if name in ("dump", "tokens"):
+    if name == "dump":
         flags += ["--vocab", args.vocab]
+    if name == "tokens":
+        flags += ["--vocab", args.peers_words or args.vocab]
     arguments, environment = sides.peers(
         argparse.Namespace(peers=args.peers, peers_python=python), name, *flags
     )
@@ -124,13 +126,18 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     }
     for flag, purpose in files.items():
         parser.add_argument(flag, required=True, help=purpose)
+    parser.add_argument(
+        "--peers_words", help="fewer words for `tokens` of the peer, which is slow"
+    )
     parser.add_argument("--sides", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--peers_left_out", nargs="*", default=[])
     parser.add_argument("--rounds", type=int, default=1, help="runs of each side")
     args = parser.parse_args(argv)
-    for name in ("model", "text", "vocab", "peers", "tf_python", "torch_python"):
+    paths = "model", "text", "vocab", "peers_words", "peers", "tf_python"
+    for name in (*paths, "torch_python"):
         # Sides run in folders of their own; links stay, for pythons are links.
-        setattr(args, name, str(Path(getattr(args, name)).absolute()))
+        if getattr(args, name) is not None:
+            setattr(args, name, str(Path(getattr(args, name)).absolute()))
     return args
 
 
