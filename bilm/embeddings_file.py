@@ -103,7 +103,7 @@ class EmbeddingsWriter:
         Raises:
             InputError: what is left was made with other settings, or is broken.
         """
-        self._path = Path(path)
+        self._path = Path(os.path.realpath(path))  # on the disk that a link leads to
         self._partial = self._path.with_name(f"{self._path.name}.partial")
         self._record = self._path.with_name(f"{self._path.name}.partial.npz")
         self._storage = storage
@@ -280,10 +280,11 @@ def check_space(path: PathLike, n_bytes: int) -> None:
     Raises:
         InputError: says both sizes.
     """
-    folder = Path(path).absolute().parent
+    path = os.path.realpath(path)
+    folder = Path(path).parent
     free = shutil.disk_usage(folder).free
     with contextlib.suppress(FileNotFoundError):  # which is replaced or continued
-        free += os.stat(f"{os.fspath(path)}.partial").st_size
+        free += os.stat(f"{path}.partial").st_size
     if n_bytes > free:
         raise InputError(
             f"{path} will take about {in_units(n_bytes)}, but {folder} has "

@@ -4,6 +4,8 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+_SHOWN_CHARACTERS = 40  # of a token
+
 
 class InputError(ValueError):
     """A file, an option or an argument breaks a rule.
@@ -37,3 +39,14 @@ def reading(
             f"{os.fspath(path)} cannot be read ({lines[0]}): where it is damaged, "
             f"{way_out}"
         ) from error
+
+
+def shortened(token: str) -> str:
+    """A token as messages have it, which may have a million characters.
+
+    >>> shortened("ab" * 500_000)
+    'abababababababababababababababababababab... (1,000,000 characters)'
+    """
+    if len(token) <= _SHOWN_CHARACTERS:
+        return token
+    return f"{token[:_SHOWN_CHARACTERS]}... ({len(token):,} characters)"

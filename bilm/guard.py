@@ -9,10 +9,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bilm.errors import InputError
+from bilm.errors import InputError, shortened
 from bilm.files import replacing
 from bilm.inputs import TrainingBatch
-from bilm.text import shortened
 from bilm.trainer import StepResult
 
 logger = logging.getLogger(__name__)

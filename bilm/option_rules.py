@@ -133,8 +133,8 @@ RULES = {
     "freeze_embedding": _FLAG,
 }
 
-MAX_SIDE = 2**20
-"""Most rows or steps of a batch."""
+MAX_SIDE = 2**20  # rows or steps of a batch
+MAX_BATCH_TOKENS = 2**26  # of a device: beyond, the ids alone take tens of gigabytes
 
 # What no machine can do; beyond it, files are made by mistake or with ill intent.
 _LIMITS = {
@@ -162,9 +162,6 @@ _LIMITS = {
     ),
     "n_train_tokens": 2**63 - 1,
 }
-
-MAX_BATCH_TOKENS = 2**26
-"""Tokens of a batch on a device: beyond, its ids alone take tens of gigabytes."""
 
 _OBJECTS = {key.rpartition(".")[0] for key in RULES if "." in key}
 _TRAINING_KEYS = {key for key in RULES if "." not in key} - _OBJECTS - {"bidirectional"}

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from bilm.characters import PAD_CHARACTER
+from bilm.errors import shortened
 from bilm.stream import Batch
-from bilm.text import shortened
 from bilm.tree import columns
 from bilm.vocabulary import Vocabulary
 

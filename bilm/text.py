@@ -24,7 +24,6 @@ TEXT_BYTES = 1 << 16
 
 _BUFFER_BYTES = 1 << 20
 _LISTED_FILES = 5
-_SHOWN_CHARACTERS = 40  # of a token
 _EMPTY = "''"  # a path, as messages have it
 _UTF8_BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -286,17 +285,6 @@ def _beginning(stream: Stream, path: PathOrPattern) -> int:
                 "the right file, or save it as UTF-8"
             )
     return len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0
-
-
-def shortened(token: str) -> str:
-    """A token as people read it, which may have a million characters.
-
-    >>> shortened("ab" * 500_000)
-    'abababababababababababababababababababab... (1,000,000 characters)'
-    """
-    if len(token) <= _SHOWN_CHARACTERS:
-        return token
-    return f"{token[:_SHOWN_CHARACTERS]}... ({len(token):,} characters)"
 
 
 def no_text(files: Sequence[PathOrPattern], unit: str) -> InputError:

@@ -18,8 +18,8 @@ import numpy as np
 
 from bilm import characters
 from bilm.characters import BOS, EOS, UNK, encode_words
-from bilm.errors import InputError
-from bilm.text import LineReader, shortened
+from bilm.errors import InputError, shortened
+from bilm.text import LineReader
 
 logger = logging.getLogger(__name__)
 

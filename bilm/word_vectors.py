@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bilm.bars import progress_bar
-from bilm.errors import InputError
+from bilm.errors import InputError, shortened
 from bilm.names import embedding_variable
 from bilm.network import initial_value
 from bilm.options import TrainingOptions
-from bilm.text import LineReader, shortened
+from bilm.text import LineReader
 from bilm.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

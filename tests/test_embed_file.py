@@ -334,3 +334,11 @@ def test_wrong_settings_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         dump(char_model, text, tmp_path / "out.hdf5", **settings)
+
+
+def test_a_link_is_followed(char_model: Model, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "out.hdf5"
+    link.symlink_to(tmp_path / "disk" / "vectors")
+    dump(char_model, text, link)
+    assert link.is_symlink() and os.listdir(tmp_path / "disk") == ["vectors"]

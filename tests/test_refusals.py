@@ -28,6 +28,7 @@ from tiny import (
     write_run,
 )
 
+from bilm import commands
 from bilm.cli import main
 from bilm.metrics_file import COLUMNS
 from bilm.names import model_variables
@@ -309,6 +310,10 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("run", "curves"):
         (folder / name / "metrics.csv").write_text(f"{','.join(COLUMNS)}\n{row}")
     return folder
+
+
+def test_no_command_is_left_out() -> None:
+    assert list(COMMANDS) == [command.NAME for command in commands.COMMANDS]
 
 
 CASES = [

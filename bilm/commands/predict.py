@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bilm.commands import arguments, checks, runs
 from bilm.commands.terminal import say, use_onednn
-from bilm.text import shortened
+from bilm.errors import shortened
 
 if TYPE_CHECKING:
     from bilm.data import Vocabulary
