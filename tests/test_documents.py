@@ -211,9 +211,9 @@ def test_states_are_zeroed_every_so_many_steps(
 ) -> None:
     from_zero, step = [], Trainer.step
 
-    def watched(self: Trainer, inputs: Any, states: Any, rate: Any) -> Any:
+    def watched(self: Trainer, inputs: Any, states: Any, *more: Any) -> Any:
         from_zero.append(not any(np.any(part) for part in tf.nest.flatten(states)))
-        return step(self, inputs, states, rate)
+        return step(self, inputs, states, *more)
 
     monkeypatch.setattr(Trainer, "step", watched)
     options = replace_options(DOCUMENTS, reset_state="never", reset_state_every=3)
