@@ -21,8 +21,8 @@ from bilm.vocabulary import Vocabulary, check_tokens
 
 DIRECTIONS = ("forward", "backward")
 
-MIN_TEMPERATURE = 1e-30
-"""Below it the draws are those of 0; above its inverse, of infinity."""
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-30, 1e30
+"""Beyond them the draws are those of 0 and of infinity."""
 
 
 class NextWord(NamedTuple):
@@ -129,9 +129,9 @@ class Predictor:
         Raises:
             InputError: the temperature is not within the bounds.
         """
-        if not MIN_TEMPERATURE <= temperature <= 1 / MIN_TEMPERATURE:
+        if not MIN_TEMPERATURE <= temperature <= MAX_TEMPERATURE:
             raise InputError(
-                f"temperature must be from {MIN_TEMPERATURE} to {1 / MIN_TEMPERATURE}, "
+                f"temperature must be from {MIN_TEMPERATURE} to {MAX_TEMPERATURE}, "
                 f"but is {temperature}"
             )
         random = np.random.default_rng(seed)

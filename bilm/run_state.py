@@ -7,6 +7,7 @@ and removed with it. bilm-tf does not look at it.
 
 import json
 import os
+import zipfile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,9 @@ def read_run_state(prefix: str | os.PathLike[str]) -> RunState:
     path = os.fspath(prefix) + SUFFIX
     try:
         with reading(path, WAY_OUT), open(path, "rb") as raw:
+            if not zipfile.is_zipfile(raw):
+                raise ValueError("it is no npz file, or cut short")
+            raw.seek(0)
             # Nothing of it is run: pickled objects are refused.
             with np.load(raw, allow_pickle=False) as file:
                 values = json.loads(file[_VALUES].tobytes())

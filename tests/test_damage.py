@@ -321,6 +321,14 @@ def test_a_state_that_is_none_is_refused_and_runs_nothing(
     assert not Path("was_run").exists()
 
 
+def test_a_state_that_is_no_npz_is_said_without_advice_to_unpickle(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "model.ckpt-1.state.npz").write_bytes(b"x\n")
+    with pytest.raises(InputError, match="cannot be read .it is no npz file, or cut"):
+        read_run_state(tmp_path / "model.ckpt-1")
+
+
 def test_a_record_of_a_dump_that_is_none_is_refused_and_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
