@@ -47,8 +47,13 @@ class Agreement:
         self._before: Sequence[Any] = Wishes(False, False)
 
     def saved(self) -> None:
-        """Note that there was a checkpoint now."""
+        """Note that there was a checkpoint now.
+
+        It grants the wish that went with the last step, too.
+        """
         self._last_save = self._clock()
+        stop, _ = self._before
+        self._before = Wishes(stop, False)
 
     def wishes(self) -> Wishes:
         """What this worker wants now."""

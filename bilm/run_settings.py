@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 from bilm.intervals import Interval, as_interval
 
@@ -49,6 +50,12 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         _ = self.checkpoints, self.end  # they can be read
+
+    def flags(self) -> dict[str, Any]:
+        """All that can be compared with another process, in values of JSON."""
+        names = [field.name for field in dataclasses.fields(self)]
+        names.remove("stop_requested")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def checkpoints(self) -> Interval:

@@ -1,5 +1,7 @@
 """A run that a folder holds: to go on with, or to be removed."""
 
+import hashlib
+import json
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +47,13 @@ class SavedRun(NamedTuple):
     def n_workers(self) -> int:
         """In how many processes it ran; one before there could be several."""
         return self.state.values.get("n_workers", 1)
+
+    @property
+    def description(self) -> str:
+        """Its name, and a digest of its state: two runs may be at the same step."""
+        state = json.dumps(self.state.values, sort_keys=True).encode()
+        digest = hashlib.sha256(state).hexdigest()[:8]
+        return f"{os.path.basename(self.prefix)} (state {digest})"
 
 
 def find_saved_run(save_dir: str | os.PathLike[str]) -> SavedRun | None:

@@ -117,7 +117,10 @@ def train(
         made_of = Fingerprint.of(
             checked, data.vocab, data.files, n_devices, seed, precision
         )
-        _agree(workers, data, made_of, saved)
+        flags = {"resume": resume, "overwrite": overwrite} | _flags(
+            how, data, valid_data, restart_ckpt_file, embedding_init, initial_values
+        )
+        _agree(workers, data, made_of, saved, flags)
         if saved is not None:
             check_same(saved.fingerprint, made_of)
             restart_ckpt_file, embedding_init = saved.prefix, None
@@ -241,8 +244,34 @@ def _devices(count: int, workers: int) -> str:
     return f"{count} devices" + (f" of {workers} workers" if workers > 1 else "")
 
 
+def _flags(
+    how: RunSettings,
+    data: Dataset,
+    valid_data: Dataset | None,
+    restart_ckpt_file: str | os.PathLike[str] | None,
+    embedding_init: str | os.PathLike[str] | None,
+    initial_values: Mapping[str, np.ndarray] | None,
+) -> dict[str, Any]:
+    """What else the workers of a training must be given alike.
+
+    By most of it they know, each for itself, when to bring something together.
+    """
+    files = {"restart_ckpt_file": restart_ckpt_file, "embedding_init": embedding_init}
+    return {
+        **how.flags(),
+        "held-out text": "given" if valid_data is not None else None,
+        "shuffling of the text": data.shuffles,
+        **{name: path and os.path.basename(path) for name, path in files.items()},
+        "initial_values": sorted(initial_values) if initial_values else None,
+    }
+
+
 def _agree(
-    workers: Workers, data: Dataset, made_of: Fingerprint, saved: SavedRun | None
+    workers: Workers,
+    data: Dataset,
+    made_of: Fingerprint,
+    saved: SavedRun | None,
+    flags: dict[str, Any],
 ) -> None:
     """See that all workers go by the same, and give them the same random order.
 
@@ -251,14 +280,14 @@ def _agree(
     """
     if workers.count == 1:
         return
-    last = "none" if saved is None else os.path.basename(saved.prefix)
     workers.check_same(
         {
             "the version of bilm": f"{__version__} (code {code_digest()})",
             "the version of TensorFlow": tf.__version__,
             "devices of each worker": workers.devices,
-            "the last checkpoint in the folder": last,
+            "the last checkpoint in the folder": saved and saved.description,
             **made_of._asdict(),
+            **flags,
         }
     )
     data.reseed(workers.chief_s(data.entropy))

@@ -7,7 +7,9 @@ import contextlib
 import json
 import logging
 import re
+import signal
 import socket
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,6 +24,8 @@ from bilm.jsonfiles import differences_of
 logger = logging.getLogger(__name__)
 
 DEAF_AFTER = 5  # seconds without an answer to a connection
+_OWN = tf.errors.ResourceExhaustedError  # of this machine's memory
+_NO_SERVER = "Could not start gRPC server"
 _REASON = re.compile("aborted by|unhealthy|heartbeat|reset by peer|/job:")
 _TASK = re.compile(r"/job:worker/(?:replica:\d+/)?task:(\d+)")
 
@@ -58,7 +62,7 @@ class Workers:
         self.n_replicas = self.count * devices
         self.replicas = range(self.index * devices, (self.index + 1) * devices)
         self._say("waits for the others")
-        with self.watched():
+        with self.watched(), _ctrl_c_ends_at_once(cluster is not None):
             self.strategy = make_strategy(devices, cluster)
         self._say("has found the others" + self.is_chief * "; it writes log and files")
         self._exchange = tf.function(
@@ -102,8 +106,9 @@ class Workers:
             for name, ours, theirs in differences_of(chief, other):
                 raise InputError(
                     f"all workers of a training must go by the same, but {name} is "
-                    f"{ours} at {self._name(0)} and {theirs} at {self._name(index)}: "
-                    "start them with the same flags, files and versions"
+                    f"{_said(ours)} at {self._name(0)} and {_said(theirs)} at "
+                    f"{self._name(index)}: start them with the same flags, files and "
+                    "versions"
                 )
 
     @contextlib.contextmanager
@@ -128,8 +133,14 @@ class Workers:
         try:
             yield
         except tf.errors.OpError as error:
-            if self.cluster is None:
+            if self.cluster is None or isinstance(error, _OWN):
                 raise
+            if _NO_SERVER in str(error):
+                raise InputError(
+                    f"{self._name(self.index)} cannot listen at its address: another "
+                    "process has the port, perhaps with the same --worker_index, or "
+                    "the address is that of another machine"
+                ) from error
             raise InputError(self._lost(error)) from error
 
     def _say(self, what: str) -> None:
@@ -184,3 +195,20 @@ class Workers:
         sizes, every = self.strategy.run(replica)
         local = self.strategy.experimental_local_results
         return local(sizes)[0], local(every)[0]
+
+
+@contextlib.contextmanager
+def _ctrl_c_ends_at_once(active: bool) -> Iterator[None]:
+    """TensorFlow waits with Python's lock held, where no handler of ours could run."""
+    if not active or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _said(value: Any) -> str:
+    return "not given" if value is None else str(value)
