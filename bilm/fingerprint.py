@@ -14,6 +14,7 @@ from bilm.options import (
     training_dict,
     training_options_from_dict,
 )
+from bilm.version import __version__
 from bilm.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,11 @@ def words_digest(vocab: Vocabulary) -> str:
     """SHA-256 of the words of a vocabulary in their order, in hexadecimal."""
     words = "\n".join(vocab.words).encode(errors="surrogatepass")
     return hashlib.sha256(words).hexdigest()
+
+
+def code_version() -> str:
+    """The package's version and a digest of its code."""
+    return f"{__version__} (code {code_digest()})"
 
 
 def code_digest(package: Path = Path(__file__).parent) -> str:

@@ -89,7 +89,8 @@ def on_devices(
     if rows % n_pieces:
         raise InputError(
             f"the run has {rows} rows on {saved.n_devices} devices, which {n_devices} "
-            "devices cannot share evenly: give an --n_gpus that divides them"
+            "devices cannot share evenly: take a number that divides them, by "
+            "--n_gpus and the workers of --cluster"
         )
     return replace_options(options, batch_size=rows // n_pieces)
 

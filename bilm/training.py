@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bilm.announcements import announce, say_what_is_next, warn_of_best
 from bilm.checkpoint import checkpoint_values, latest_checkpoint
@@ -16,7 +15,7 @@ from bilm.data import UnicodeCharsVocabulary, Vocabulary
 from bilm.errors import InputError
 from bilm.evaluation import test
 from bilm.files import OPTIONS_FILE
-from bilm.fingerprint import Fingerprint, check_same, code_digest
+from bilm.fingerprint import Fingerprint, check_same, code_version
 from bilm.inputs import Dataset, TrainingBatch, check_dataset, training_inputs
 from bilm.model_files import (
     dump_weights,
@@ -34,7 +33,6 @@ from bilm.run_settings import RunSettings
 from bilm.saved_run import SavedRun, find_saved_run, remove_run
 from bilm.trainer import Trainer
 from bilm.training_loop import TrainingLoop
-from bilm.version import __version__
 from bilm.word_vectors import initial_embedding
 from bilm.workers import Workers
 
@@ -282,9 +280,7 @@ def _agree(
         return
     workers.check_same(
         {
-            "the version of bilm": f"{__version__} (code {code_digest()})",
-            "the version of TensorFlow": tf.__version__,
-            "devices of each worker": workers.devices,
+            "the version of bilm": code_version(),
             "the last checkpoint in the folder": saved and saved.description,
             **made_of._asdict(),
             **flags,

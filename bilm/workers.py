@@ -23,6 +23,7 @@ from bilm.jsonfiles import differences_of
 
 logger = logging.getLogger(__name__)
 
+_MOST_SHOWN = 5  # differences of two workers
 DEAF_AFTER = 5  # seconds without an answer to a connection
 _OWN = tf.errors.ResourceExhaustedError  # of this machine's memory
 _NO_SERVER = "Could not start gRPC server"
@@ -98,17 +99,27 @@ class Workers:
     def check_same(self, what: dict[str, Any]) -> None:
         """Compare what this worker goes by, by names, with the chief.
 
+        TensorFlow's version and the devices are compared in any case.
+
         Raises:
             InputError: a worker differs; in all workers, with both values.
         """
-        chief, *others = self.gather(what)
+        versions = {
+            "the version of TensorFlow": tf.__version__,
+            "devices of each worker": self.devices,
+        }
+        chief, *others = self.gather(versions | what)
         for index, other in enumerate(others, 1):
-            for name, ours, theirs in differences_of(chief, other):
+            differences = [
+                f"{name} is {_said(ours)} at {self._name(0)} and {_said(theirs)} at "
+                f"{self._name(index)}"
+                for name, ours, theirs in differences_of(chief, other)
+            ]
+            if differences:
                 raise InputError(
-                    f"all workers of a training must go by the same, but {name} is "
-                    f"{_said(ours)} at {self._name(0)} and {_said(theirs)} at "
-                    f"{self._name(index)}: start them with the same flags, files and "
-                    "versions"
+                    "all workers of a training must go by the same, but "
+                    + "; ".join(differences[:_MOST_SHOWN])
+                    + ": start them with the same flags, files and versions"
                 )
 
     @contextlib.contextmanager

@@ -175,12 +175,15 @@ def test_the_rows_of_two_workers_go_on_in_one_process(
 
 def test_workers_that_differ_are_refused_before_the_first_step(tmp_path: Path) -> None:
     folder = make_folder(tmp_path)
-    workers = two_workers(tmp_path, folder.flags(), ("", "--dropout 0.3"))
+    workers = two_workers(
+        tmp_path, folder.flags(), ("", "--dropout 0.3 --stop_after 5")
+    )
     for ended in (worker.ended() for worker in workers):
         assert ended.code == 2
         assert re.search(
             r"error: all workers of a training must go by the same, but "
             r"options.dropout is 0.2 at worker 0 \(127.*\) and 0.3 at worker 1 \(127.*"
+            r"stop_after is not given at worker 0 \(127.*\) and 5 at worker 1 \(127.*"
             r"start them with the same flags, files and versions",
             ended.lines[-1],
         )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from bilm.commands import runs
 from bilm.commands.terminal import in_lines, say
+from bilm.fingerprint import code_version
+from bilm.options import training_dict
 from bilm.tree import columns
 
 if TYPE_CHECKING:
@@ -32,6 +34,13 @@ def run(args: argparse.Namespace, text: runs.TrainingText) -> int:
     workers = Workers(runs.n_devices(args), args.cluster)
     seconds = {}
     with workers.watched():
+        workers.check_same(
+            {
+                "benchmark": args.benchmark,
+                "the version of bilm": code_version(),
+                "options": training_dict(text.options),
+            }
+        )
         groups = [Workers()] if workers.count > 1 and workers.devices == 1 else []
         for group in (*groups, workers):
             schedule = training_schedule(text.options, group.n_replicas)
