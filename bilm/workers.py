@@ -161,7 +161,7 @@ class Workers:
     def _lost(self, error: tf.errors.OpError) -> str:
         told = [int(task) for task in _TASK.findall(str(error))]
         lost = [i for i in dict.fromkeys(told) if i != self.index and i < self.count]
-        names = [self._name(i) for i in lost or self._deaf()]
+        names = [self._name(i) for i in lost or self._deaf() or self._mute(error)]
         lines = str(error).strip().splitlines()
         reason = next((line for line in lines if _REASON.search(line)), lines[0])
         return (
@@ -182,6 +182,10 @@ class Workers:
             except OSError:
                 deaf.append(index)
         return deaf
+
+    def _mute(self, error: tf.errors.OpError) -> list[int]:
+        """The chief, where its machine takes connections, but no heartbeat comes."""
+        return [0] if "Deadline Exceeded" in str(error) and not self.is_chief else []
 
     def _name(self, index: int) -> str:
         return self.cluster.name(index) if self.cluster else f"worker {index}"
