@@ -70,6 +70,19 @@ def check_kind(dtype: tf.DType, shape: tf.TensorShape, spec: tf.TensorSpec) -> N
         )
 
 
+def check_places(shape: Sequence[int | None]) -> None:
+    """Check that ids [B, T, C] or [B, T] have places for `<S>` and `</S>`.
+
+    Raises:
+        InputError: they have not.
+    """
+    if shape[1] is not None and shape[1] < 2:
+        raise InputError(
+            "each sentence has <S> and </S>, so that there must be 2 tokens at least, "
+            f"but the ids are of shape {list(shape)}"
+        )
+
+
 def check_sentences(ids: np.ndarray, max_batch_size: int | None) -> None:
     """Check that ids are sentences as a Batcher makes them, padding behind them.
 
@@ -86,11 +99,7 @@ def check_sentences(ids: np.ndarray, max_batch_size: int | None) -> None:
             f"sentences, but got {len(ids)}; pass a larger max_batch_size, or "
             "stateful=False for any number"
         )
-    if ids.shape[1] < 2:
-        raise InputError(
-            "each sentence has <S> and </S>, so that there must be 2 tokens at least, "
-            f"but the ids are of shape {list(ids.shape)}"
-        )
+    check_places(ids.shape)
     real = (ids != 0).any(axis=tuple(range(2, ids.ndim)))  # [B, T]
     gaps = np.flatnonzero((real[:, 1:] & ~real[:, :-1]).any(1))
     if len(gaps):

@@ -5,6 +5,7 @@ Letters: B sentences, T tokens of the longest, C characters of a token, K direct
 """
 
 import os
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -151,6 +152,11 @@ class ElmoEmbedding(keras.layers.Layer):
         """As every layer; arrays keep their type, of which Keras 3.3 makes float32."""
         if isinstance(inputs, np.ndarray):
             inputs = tf.convert_to_tensor(inputs)
+        if not (hasattr(inputs, "dtype") and hasattr(inputs, "shape")):
+            raise InputError(
+                "ElmoEmbedding takes one tensor, of ids or of strings padded with '' "
+                f"(tf.constant makes it of lists), not {reprlib.repr(inputs)}"
+            )
         return super().__call__(inputs, *args, **kwargs)
 
     def build(self, input_shape: Any) -> None:

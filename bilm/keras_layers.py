@@ -14,7 +14,14 @@ import tensorflow as tf
 
 from bilm.elmo import mixed
 from bilm.errors import InputError
-from bilm.given_ids import as_ids, check_kind, check_sentences, ids_spec, n_ids
+from bilm.given_ids import (
+    as_ids,
+    check_kind,
+    check_places,
+    check_sentences,
+    ids_spec,
+    n_ids,
+)
 from bilm.graph_mode import in_graph
 from bilm.names import VariableSpec, embedded_words
 from bilm.network import Network
@@ -131,6 +138,7 @@ class Bilm(keras.layers.Layer):
                     f"keras.Input({tuple(self._ids.shape[1:])}, dtype='int32')"
                 )
             check_kind(tf.as_dtype(dtype), tf.TensorShape(shape), self._ids)
+            check_places(shape)
         elif not self._reads_strings:
             raise InputError(
                 "strings need the vocabulary of a word-level model: pass vocab_file to "

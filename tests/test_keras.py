@@ -376,6 +376,9 @@ INPUTS = {
     "sentences": (np.array(["a b"]), r"split_sentences splits"),
     "ragged": (lambda: tf.ragged.constant([["a"], []]), "no ragged tensors: pad"),
     "too large": (np.full((1, 3, 8), 262), "at least 0 and below 262"),
+    "nothing": (None, "takes one tensor, of ids or of strings .* not None"),
+    "lists": ([["a"], ["b"]], r"tf.constant makes it of lists\), not \[\['a'\], \['b"),
+    "list of a tensor": (lambda: [tf.constant([["a"]])], "takes one tensor.* not "),
     "gap": (IDS[:, ::-1], "sentence 1 of the ids has padding"),
 }
 
@@ -390,6 +393,7 @@ def test_inputs_are_checked(name: str, elmo: ElmoEmbedding) -> None:
 
 SYMBOLS = {
     "of another width": (((None, 9), "int32"), r"int32 of shape \[None, None, 9\]"),
+    "without </S>": (((1, 8), "int32"), r"2 tokens at least.* \[None, 1, 8\]"),
     "of sentences": (((), "string"), "split_sentences splits sentences"),
 }
 
