@@ -37,6 +37,11 @@ class Cluster:
         """Number of workers."""
         return len(self.addresses)
 
+    def place(self, index: int) -> tuple[str, int]:
+        """Host and port of a worker."""
+        host, _, port = self.addresses[index].rpartition(":")
+        return host.strip("[]"), int(port)
+
     def name(self, index: int) -> str:
         """A worker as messages call it."""
         return f"worker {index} ({self.addresses[index]})"

@@ -14,6 +14,20 @@ def visible_devices() -> int:
     return max(1, len(tf.config.list_physical_devices("GPU")))
 
 
+def check_devices_of_each(n_devices: int) -> None:
+    """Check what a worker of several machines needs, before it waits for the others.
+
+    Raises:
+        InputError: there are not as many devices.
+    """
+    n_gpus = len(tf.config.list_physical_devices("GPU"))
+    if not 1 <= n_devices <= max(1, n_gpus):
+        raise InputError(
+            f"n_gpus is {n_devices}, but {n_gpus} GPU devices are visible, and without "
+            "a GPU each worker of several has one CPU device"
+        )
+
+
 @functools.cache
 def make_strategy(
     n_devices: int, cluster: Cluster | None = None
@@ -84,11 +98,6 @@ def mean_over_replicas(values: list) -> list:
 
 def _strategy_of_machines(n_devices: int, cluster: Cluster) -> tf.distribute.Strategy:
     n_gpus = len(tf.config.list_physical_devices("GPU"))
-    if n_devices > max(1, n_gpus):
-        raise InputError(
-            f"n_gpus is {n_devices}, but {n_gpus} GPU devices are visible, and without "
-            "a GPU each worker of several has one CPU device"
-        )
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": list(cluster.addresses)}),
         task_type="worker",

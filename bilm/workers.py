@@ -17,9 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from bilm.cluster import Cluster
-from bilm.devices import make_strategy, replica_number
+from bilm.devices import check_devices_of_each, make_strategy, replica_number
 from bilm.errors import InputError
 from bilm.jsonfiles import differences_of
+from bilm.rendezvous import meet
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class Workers:
     """
 
     def __init__(self, devices: int = 1, cluster: Cluster | None = None):
-        """Meet the other workers; waits until all are there.
+        """Meet the other workers; waits until all are there, for half an hour at most.
 
         Where there are others, this comes before anything that TensorFlow computes.
 
@@ -54,7 +55,8 @@ class Workers:
             cluster: None for a training in this process.
 
         Raises:
-            InputError: there are not as many devices, or another worker is lost.
+            InputError: there are not as many devices, or another worker does not come
+                or is lost.
         """
         self.cluster = cluster
         self.count = cluster.n_workers if cluster else 1
@@ -63,6 +65,9 @@ class Workers:
         self.n_replicas = self.count * devices
         self.replicas = range(self.index * devices, (self.index + 1) * devices)
         self._say("waits for the others")
+        if cluster is not None:
+            check_devices_of_each(devices)
+            meet(cluster)
         with self.watched(), _ctrl_c_ends_at_once(cluster is not None):
             self.strategy = make_strategy(devices, cluster)
         self._say("has found the others" + self.is_chief * "; it writes log and files")
@@ -174,11 +179,10 @@ class Workers:
         """The workers that take no connection."""
         assert self.cluster is not None
         deaf = []
-        for index, address in enumerate(self.cluster.addresses):
-            host, _, port = address.rpartition(":")
-            where = host.strip("[]"), int(port)
+        for index in range(self.count):
             try:
-                socket.create_connection(where, DEAF_AFTER).close()
+                place = self.cluster.place(index)
+                socket.create_connection(place, DEAF_AFTER).close()
             except OSError:
                 deaf.append(index)
         return deaf

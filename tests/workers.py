@@ -61,7 +61,7 @@ def two_workers(
     path: Path, arguments: list[str], more: tuple[str, str] = ("", "")
 ) -> list[Worker]:
     """Start two of them; `more` are flags of each alone."""
-    addresses = ",".join(f"127.0.0.1:{port}" for port in _free_ports())
+    addresses = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
     return [
         Worker(
             [
@@ -75,8 +75,9 @@ def two_workers(
     ]
 
 
-def _free_ports() -> list[int]:
-    sockets = [socket.socket() for _ in range(2)]
+def free_ports(count: int) -> list[int]:
+    """Numbers of ports that nobody uses now."""
+    sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
     ports = [each.getsockname()[1] for each in sockets]
