@@ -112,7 +112,7 @@ class ElmoEmbedding(keras.layers.Layer):
         """
         super().__init__(**kwargs)
         self._mix = _checked_names(mix)
-        _check_settings(trainable, dropout, max_batch_size)
+        _check_settings(trainable, stateful, dropout, max_batch_size)
         self.supports_jit = False  # XLA has no operation that finds distinct tokens
         self.stateful = stateful
         self._settings = {
@@ -245,9 +245,12 @@ def _checked_names(mix: str | Sequence[str]) -> str | list[str]:
     return mix if isinstance(mix, str) else names
 
 
-def _check_settings(trainable: bool, dropout: float, max_batch_size: int) -> None:
-    if not isinstance(trainable, bool):
-        raise InputError(f"trainable must be True or False, not {trainable!r}")
+def _check_settings(
+    trainable: bool, stateful: bool, dropout: float, max_batch_size: int
+) -> None:
+    for name, value in {"trainable": trainable, "stateful": stateful}.items():
+        if not isinstance(value, bool):
+            raise InputError(f"{name} must be True or False, not {value!r}")
     if not (isinstance(dropout, int | float) and 0 <= dropout < 1):
         raise InputError(
             "dropout must be a number from 0 to below 1, the share of values that is "

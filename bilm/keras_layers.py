@@ -242,6 +242,8 @@ class LayerMix(keras.layers.Layer):
 class TokenMask(keras.layers.Layer):
     """`token_mask` as a layer, for the graph of a functional model."""
 
+    supports_masking = True  # of inputs a mask says nothing new
+
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """The mask of `token_mask`."""
         return token_mask(inputs)

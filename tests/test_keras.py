@@ -344,6 +344,7 @@ BAD = {
     "all dropped": ({"dropout": 1.0}, "dropout must be a number from 0 to below 1"),
     "dropout below 0": ({"dropout": -0.1}, "not -0.1"),
     "trainable": ({"trainable": 1}, "trainable must be True or False, not 1"),
+    "stateful": ({"stateful": "no"}, "stateful must be True or False, not 'no'"),
     "no rows": ({"max_batch_size": 0}, "max_batch_size must be a whole number from 1"),
 }
 
