@@ -11,10 +11,11 @@ import tensorflow as tf
 from bilm.files import CHECKPOINT_INDEX
 from bilm.options import TrainingOptions, training_dict
 from bilm.progress import Schedule
-from bilm.saved_run import BEST
+from bilm.saved_run import BEST, SavedRun
 from bilm.trainer import Trainer
 from bilm.training_loop import TrainingLoop
 from bilm.version import __version__
+from bilm.workers import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,26 @@ def warn_of_best(save_dir: str) -> None:
             "held-out text; move it to keep it",
             folder,
         )
+
+
+def warn_of_devices(workers: Workers, saved: SavedRun) -> None:
+    """Say so where a run goes on with other devices or workers."""
+    n_devices, n_workers = workers.n_replicas, workers.count
+    if (n_devices, n_workers) == (saved.n_devices, saved.n_workers):
+        return
+    logger.warning(
+        "the run goes on with %s instead of %s%s",
+        _devices(n_devices, n_workers),
+        _devices(saved.n_devices, saved.n_workers),
+        ": the same rows, but other samples and dropout than with as many as before"
+        if n_devices != saved.n_devices
+        else "",
+    )
+
+
+def _devices(count: int, workers: int) -> str:
+    devices = "1 device" if count == 1 else f"{count} devices"
+    return devices + (f" of {workers} workers" if workers > 1 else "")
 
 
 def say_what_is_next(loop: TrainingLoop, save_dir: str) -> None:

@@ -95,7 +95,7 @@ def check_same(then: Fingerprint, now: Fingerprint) -> None:
     harmless = [f"options.{name}" for name in HARMLESS]
     for path in harmless:
         if path in differences:
-            logger.warning("the run goes on with another %s", differences.pop(path))
+            logger.warning("the run goes on, though %s", differences.pop(path))
     differences.pop(f"options.{_OF_ALL_DEVICES}", None)
     if differences:
         raise InputError(

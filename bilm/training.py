@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bilm.announcements import announce, say_what_is_next, warn_of_best
+from bilm.announcements import (
+    announce,
+    say_what_is_next,
+    warn_of_best,
+    warn_of_devices,
+)
 from bilm.checkpoint import checkpoint_values, latest_checkpoint
 from bilm.cluster import find_cluster
 from bilm.corpus_sample import warn_of_text
@@ -226,20 +231,7 @@ def _resume(loop: TrainingLoop, saved: SavedRun | None) -> None:
         return
     loop.restore(saved.prefix, saved.state)
     logger.info("going on from %s, after %d steps", saved.prefix, loop.progress.done)
-    now, then = (loop.workers.n_replicas, loop.workers.count), saved.n_devices
-    if now != (then, saved.n_workers):
-        logger.warning(
-            "the run goes on with %s instead of %s%s",
-            _devices(*now),
-            _devices(then, saved.n_workers),
-            ": the same rows, but other samples and dropout than with as many as before"
-            if now[0] != then
-            else "",
-        )
-
-
-def _devices(count: int, workers: int) -> str:
-    return f"{count} devices" + (f" of {workers} workers" if workers > 1 else "")
+    warn_of_devices(loop.workers, saved)
 
 
 def _flags(

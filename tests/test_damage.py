@@ -321,6 +321,17 @@ def test_a_state_that_is_none_is_refused_and_runs_nothing(
     assert not Path("was_run").exists()
 
 
+@pytest.mark.parametrize(("value", "states"), [("{}", np.nan), ("[]", 0.0)])
+def test_a_state_of_other_values_is_no_state(
+    value: str, states: float, tmp_path: Path
+) -> None:
+    values = np.frombuffer(value.encode(), np.uint8)
+    path = tmp_path / "model.ckpt-1.state.npz"
+    np.savez(path, values=values, lstm_0=np.full((2, 3), states))
+    with pytest.raises(InputError, match="npz is no state of a run: go on with the w"):
+        read_run_state(tmp_path / "model.ckpt-1")
+
+
 def test_a_state_that_is_no_npz_is_said_without_advice_to_unpickle(
     tmp_path: Path,
 ) -> None:

@@ -241,6 +241,7 @@ def test_memory_does_not_grow_with_the_text(model: BidirectionalLanguageModel) -
         ({"layers": -2}, "not -2"),
         ({"pool": "max"}, "'mean' or None, not 'max'"),
         ({"batch_tokens": 0}, "batch_tokens must be at least 1"),
+        ({"pool": "max"}, "pool must be 'mean' or None, not 'max'"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(

@@ -315,7 +315,7 @@ def test_more_epochs_are_a_warning_and_a_finished_run_has_nothing_to_do(
     assert latest_checkpoint(run.save_dir).endswith(f"-{N_STEPS}")
     code, lines = command([*flags, "--n_epochs", "3"])
     assert code == 2
-    assert any("another n_epochs is 3 and was 2" in line for line in lines)
+    assert any("goes on, though n_epochs is 3 and was 2" in line for line in lines)
     assert read_training_options(run.save_dir / "options.json").n_epochs == 3
 
 

@@ -163,9 +163,11 @@ def test_the_rows_of_two_workers_go_on_in_one_process(
 ) -> None:
     folder = another_run(parts.folder, tmp_path)
     rows = read_run_state(folder.save_dir / "model.ckpt-300").arrays[0].shape[0]
-    assert main(flags(folder, "--resume --n_epochs 61")) == 0
+    assert main(folder.flags("--resume --n_epochs 61 --log_every 10")) == 0
+    assert "the run goes on, though n_epochs is 61 and was 60" in caplog.text
+    assert "the run goes on without held-out text, which it had" in caplog.text
     assert (
-        "the run goes on with 1 devices instead of 2 devices of 2 workers: the same "
+        "the run goes on with 1 device instead of 2 devices of 2 workers: the same "
         "rows, but other samples and dropout" in caplog.text
     )
     after = read_run_state(folder.save_dir / "model.ckpt-305")
