@@ -29,9 +29,7 @@ def check_devices_of_each(n_devices: int) -> None:
 
 
 @functools.cache
-def make_strategy(
-    n_devices: int, cluster: Cluster | None = None
-) -> tf.distribute.Strategy:
+def make_strategy(n_devices: int, cluster: Cluster | None) -> tf.distribute.Strategy:
     """A strategy of `n_devices` replicas: TensorFlow's default one for a single one.
 
     In a cluster it is one of as many on each machine, which waits for the others.

@@ -64,7 +64,7 @@ def training_inputs(
     n_replicas: int,
     seed: list[int],
     position: State | None = None,
-    replicas: Sequence[int] | None = None,
+    pieces: Sequence[int] | None = None,
 ) -> Iterator[TrainingBatch]:
     """Endless inputs of training steps, for each piece with rows of its own.
 
@@ -78,7 +78,7 @@ def training_inputs(
         seed: of the negative samples.
         position: of the `TrainingBatch` to go on after; None for the beginning. Where
             there were fewer replicas, the new ones begin their samples by `seed`.
-        replicas: those of this worker; None for all.
+        pieces: numbers of those to make, this worker's; None for all.
 
     Raises:
         InputError: the position belongs to other data or another number of rows.
@@ -86,8 +86,7 @@ def training_inputs(
     rows, n_pieces = options.batch_size, n_replicas * options.accumulate
     samplers = {
         piece: _samplers(options, [*seed, piece]) if options.samples else []
-        for piece in range(n_pieces)
-        if replicas is None or piece % n_replicas in replicas
+        for piece in (range(n_pieces) if pieces is None else pieces)
     }
     if position is not None:
         data.restore(position["data"])

@@ -46,7 +46,5 @@ class Pieces:
 
     def split(self, rows: np.ndarray) -> list[np.ndarray]:
         """Rows of each piece of this worker, of what `join` returned."""
-        n_replicas = self._workers.n_replicas
-        pieces = np.split(rows, n_replicas * self._n_rounds)
-        replicas = self._workers.replicas
-        return [p for i, p in enumerate(pieces) if i % n_replicas in replicas]
+        pieces = np.split(rows, self._workers.n_replicas * self._n_rounds)
+        return [pieces[number] for number in self._workers.pieces(self._n_rounds)]

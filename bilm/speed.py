@@ -68,7 +68,11 @@ def measure_training(
     )
     states, times = trainer.zero_states(), []
     inputs = training_inputs(
-        options, data, workers.n_replicas, [0], replicas=workers.replicas
+        options,
+        data,
+        workers.n_replicas,
+        [0],
+        pieces=workers.pieces(options.accumulate),
     )
     with Prefetcher(inputs) as batches:
         quiet = not (workers.is_chief and sys.stderr.isatty())

@@ -143,13 +143,7 @@ def train(
         loop = TrainingLoop(
             trainer, schedule, how, made_of, save_dir, log_dir, valid_data
         )
-        announce(trainer, schedule, seed)
-        if resume:
-            _resume(loop, saved)
-        if saved is None and valid_data is not None:
-            warn_of_best(save_dir)
-        elif initial_values:
-            loop.save()  # what the run inherits is to be found by a resume
+        _begin(loop, saved, seed, resume, inherits=bool(initial_values))
         prefix = loop.run(_inputs(loop, data, seed))
         say_what_is_next(loop, save_dir)
     return prefix
@@ -223,6 +217,19 @@ def _seed(settings: RunSettings, saved: SavedRun | None) -> int:
     return int(np.random.SeedSequence().generate_state(1)[0] >> 1)
 
 
+def _begin(
+    loop: TrainingLoop, saved: SavedRun | None, seed: int, resume: bool, inherits: bool
+) -> None:
+    """Say what the run is, and bring it to where it begins."""
+    announce(loop.trainer, loop.progress.schedule, seed)
+    if resume:
+        _resume(loop, saved)
+    if saved is None and loop.validation is not None:
+        warn_of_best(loop.save_dir)
+    elif inherits:
+        loop.save()  # what the run inherits is to be found by a resume
+
+
 def _resume(loop: TrainingLoop, saved: SavedRun | None) -> None:
     if saved is None:
         logger.info("there is no checkpoint yet to go on from: this is a new run")
@@ -289,5 +296,5 @@ def _inputs(loop: TrainingLoop, data: Dataset, seed: int) -> Iterator[TrainingBa
         workers.n_replicas,
         [seed, loop.trainer.global_step],
         loop.position,
-        workers.replicas,
+        workers.pieces(loop.trainer.options.accumulate),
     )

@@ -49,6 +49,7 @@ class TrainingLoop:
 
     Attributes:
         trainer: makes the steps.
+        save_dir: folder of the checkpoints.
         workers: who takes part; the chief alone writes files.
         states: of the LSTM layers of each piece, after the last step.
         position: in the data, after the last step; see `TrainingBatch`.
@@ -84,7 +85,7 @@ class TrainingLoop:
             valid_data: held-out text, opened with `test=True`.
         """
         self._settings, self._fingerprint = settings, fingerprint
-        self._save_dir = save_dir
+        self.save_dir = save_dir
         self.metrics = MetricsFile(os.path.join(save_dir, METRICS_FILE))
         self.trainer, self.workers = trainer, trainer.workers
         speaks = self.workers.is_chief
@@ -119,7 +120,7 @@ class TrainingLoop:
     @property
     def has_begun(self) -> bool:
         """Whether a process before this one has begun the run."""
-        return os.path.exists(os.path.join(self._save_dir, OPTIONS_FILE))
+        return os.path.exists(os.path.join(self.save_dir, OPTIONS_FILE))
 
     def restore(self, prefix: str, state: RunState) -> None:
         """Go on from a checkpoint, whose values the trainer already has."""
@@ -142,14 +143,14 @@ class TrainingLoop:
             return
         self.summaries.cut_back()
         self.guard.cut_back(self.trainer.global_step)
-        remove_unfinished(self._save_dir, self.trainer.global_step)
+        remove_unfinished(self.save_dir, self.trainer.global_step)
 
     def run(self, inputs: Iterable[TrainingBatch]) -> str:
         """Make all steps, or those until it is to stop; returns the last prefix."""
         settings, before = self._settings, self.progress.done
         if self.workers.is_chief:
             self._hours_before = self.metrics.cut_back(self.trainer.global_step)
-            self._write_options(self._save_dir)
+            self._write_options(self.save_dir)
         with Prefetcher(inputs) as batches, self.progress, self.summaries:
             for batch in [] if self.done else batches:
                 result, wishes = self._step(batch)
@@ -275,17 +276,17 @@ class TrainingLoop:
     def _write(self) -> str:
         """A checkpoint of this step with the state of the run; returns its prefix."""
         step = self.trainer.global_step
-        self._write_options(self._save_dir)
+        self._write_options(self.save_dir)
         self.summaries.flush()
-        write_run_state(checkpoint_prefix(self._save_dir, step), self._to_save)
+        write_run_state(checkpoint_prefix(self.save_dir, step), self._to_save)
         perplexity, keep = self.progress.perplexity, self._settings.keep
-        prefix = self.trainer.save(self._save_dir, perplexity, keep)
+        prefix = self.trainer.save(self.save_dir, perplexity, keep)
         self._saved_step = step
         return prefix
 
     def _save_best(self) -> str:
         """A checkpoint of this step in a folder of its own; returns its prefix."""
-        folder = os.path.join(self._save_dir, BEST)
+        folder = os.path.join(self.save_dir, BEST)
         self._write_options(folder)
         return self.trainer.save(folder, self.progress.perplexity, keep=1)
 

@@ -82,6 +82,14 @@ class Workers:
         """Whether this is the worker that writes files."""
         return self.index == 0
 
+    def pieces(self, n_rounds: int) -> list[int]:
+        """The numbers of this worker's pieces of a step; see `bilm.pieces`."""
+        return [
+            n_round * self.n_replicas + replica
+            for n_round in range(n_rounds)
+            for replica in self.replicas
+        ]
+
     def gather(self, value: Any) -> list[Any]:
         """What each worker gives, in their order: values that JSON can hold.
 

@@ -79,13 +79,21 @@ def test_rows_are_those_of_a_step(
         assert [int(each) for each in rows()] == expected
 
 
-def test_the_original_size() -> None:
-    """Its softmax is sent sparse by up to 73 devices."""
-    model = replace_options(preset("original"), n_tokens_vocab=793_471)
-    sizes = {s.name: s for s in gradient_sizes(training_variables(model), model)}
-    softmax = sizes["lm/softmax/W"]
+@pytest.mark.parametrize(
+    ("n_words", "dense", "devices"), [(793_471, 1550, 73), (50_000, 98, 4)]
+)
+def test_the_numbers_of_the_original_size(
+    n_words: int, dense: int, devices: int
+) -> None:
+    """Those of the README, in MiB and devices."""
+    model = replace_options(preset("original"), n_tokens_vocab=n_words)
+    sizes = gradient_sizes(training_variables(model), model)
+    (softmax,) = (size for size in sizes if size.name == "lm/softmax/W")
     assert softmax.rows == 2 * (20 * 128 + 8192)
-    assert softmax.is_sent_sparse(73) and not softmax.is_sent_sparse(74)
+    assert round(softmax.sparse_bytes(2) / 2**20) == 42
+    assert round(softmax.dense_bytes(2) / 2**20) == dense
+    assert softmax.is_sent_sparse(devices) and not softmax.is_sent_sparse(devices + 1)
+    assert round(Traffic.of(sizes, 2).dense / 2**20) == 357
 
 
 def test_more_machines_are_reckoned_from_what_was_measured() -> None:
